@@ -1,0 +1,37 @@
+"""The one thread that computes, shared by every model of a process.
+
+Two models that computed at once would fight over the cores that torch already fills with its own threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Compute:
+    """Jobs run one at a time in the order they came; a job that wants more turns submits itself again at its end."""
+
+    def __init__(self) -> None:
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="asr-compute")
+
+    def submit(self, job: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Queue a job from any thread.
+
+        Raises:
+            RuntimeError: after :meth:`close`.
+        """
+        return self._executor.submit(job, *args, **kwargs)
+
+    async def run(self, job: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Queue a job and wait for its result without holding up the event loop."""
+        return await asyncio.wrap_future(self.submit(job, *args, **kwargs))
+
+    def close(self) -> None:
+        """Finish the running job, drop the waiting ones."""
+        self._executor.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,97 @@
+"""What an engine is: token prompts and encoder rows in, tokens with log-probabilities out.
+
+The protocol sits a level above decoders, so that an engine may as well be a server on another machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from attrs import field, frozen
+
+from asr_core.types import Finish, LoadedModel, Rule, Sampling, Tokens
+
+if TYPE_CHECKING:
+    from asr_core.engines.compute import Compute
+
+EngineFeature = Literal["embeddings", "cross_attention", "probes", "rules", "custom_rules", "attention"]
+
+
+@frozen(eq=False)
+class GenerationRequest:
+    """One generation: ``prompt`` parts are token runs or encoder rows of shape [n, width].
+
+    ``cross`` are the encoder rows a cross-attending decoder listens to. The other fields mean what they mean in
+    :class:`~asr_core.types.PreparedClip`. ``inspect`` asks for the log-probabilities of these ids at the first new
+    position, over the whole vocabulary and before rules: a probe is a request with a budget of 1 that inspects.
+    """
+
+    id: str
+    prompt: tuple[Tokens | Any, ...] = field(repr=False)
+    cross: Any = field(default=None, repr=False)
+    given: Tokens = ()
+    stop: frozenset[int] = frozenset()
+    budget: int = 1
+    sampling: Sampling = Sampling()
+    rules: tuple[Rule, ...] = ()
+    inspect: Tokens = ()
+
+
+@frozen
+class GeneratedToken:
+    """A token, the stop token too, with its natural log-probability after rules; ``inspected`` on the first only."""
+
+    id: int
+    logprob: float
+    inspected: tuple[float, ...] = ()
+
+
+@frozen
+class Finished:
+    """The last item of every stream that was not aborted."""
+
+    reason: Finish
+
+
+@frozen
+class EngineStatistics:
+    """Counters since start, and what runs now."""
+
+    running: int = 0
+    finished: int = 0
+    failed: int = 0
+    aborted: int = 0
+    tokens: int = 0
+
+
+class Engine(Protocol):
+    """Generates for one loaded model; safe to call from any event loop."""
+
+    def generate(self, request: GenerationRequest) -> AsyncIterator[GeneratedToken | Finished]:
+        """Stream tokens as they are decided; leaving the iterator early aborts the request.
+
+        Raises:
+            EngineError: generation failed; other requests are not affected.
+            OverloadedError: the engine takes no more work.
+        """
+
+    def abort(self, request_id: str) -> None:
+        """Stop within one token; unknown ids are ignored. The stream then ends without :class:`Finished`."""
+
+    def statistics(self) -> EngineStatistics:
+        """Counters at this moment."""
+
+    def close(self) -> None:
+        """Fail what still runs with OverloadedError, refuse what comes later, free the memory; harmless twice."""
+
+
+@frozen
+class EngineCard:
+    """An engine by name. ``parts`` of the weights are loaded in this process for it before ``create`` is called."""
+
+    name: str
+    summary: str
+    features: frozenset[EngineFeature]
+    parts: frozenset[str]
+    create: Callable[[LoadedModel, Compute], Engine] = field(repr=False)

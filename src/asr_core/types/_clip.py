@@ -1,0 +1,133 @@
+"""What a plugin asks the engine to do with one clip."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from attrs import Factory, frozen
+
+from asr_core.types._audio import AudioSpan
+from asr_core.types._model import Task
+
+Tokens = tuple[int, ...]
+
+
+@frozen
+class TranscriptionRequest:
+    """What the caller asked for, already checked against the model's capabilities.
+
+    ``temperature`` is None when the caller gave none, which is not the same as 0. ``times`` is a subset of
+    {"segment", "word"}. ``options`` holds the fields the plugin declared, validated by type.
+    """
+
+    task: Task = "transcribe"
+    language: str | None = None
+    prompt: str | None = None
+    keywords: tuple[str, ...] = ()
+    temperature: float | None = None
+    times: frozenset[str] = frozenset()
+    options: Mapping[str, Any] = Factory(dict)
+
+
+@frozen
+class ClipContext:
+    """Why ``prepare_clip`` is called, and what is known by then.
+
+    ``attempt`` counts retries from 0 and ``reason`` is the review's. ``language`` is what an earlier clip of the same
+    request turned out to speak. ``hypothesis`` are output tokens to continue from. ``probe_results`` maps a probe's
+    name to natural log-probabilities in the order of its ``token_ids``.
+    """
+
+    attempt: int = 0
+    reason: str | None = None
+    previous_text: str = ""
+    language: str | None = None
+    hypothesis: Tokens = ()
+    probe_results: Mapping[str, tuple[float, ...]] = Factory(dict)
+
+
+@frozen
+class AudioSlice:
+    """``count`` encoder rows of span number ``span``, from row ``first`` on, in place of prompt tokens."""
+
+    span: int
+    first: int
+    count: int
+
+
+PromptPart = Tokens | AudioSlice
+
+
+@frozen
+class Probe:
+    """A question to the model: the log-probabilities of ``token_ids`` after ``prompt``, over the whole vocabulary."""
+
+    name: str
+    prompt: tuple[PromptPart, ...]
+    token_ids: Tokens
+
+
+@frozen
+class Sampling:
+    """How the next token is drawn: 0 is greedy, else softmax at ``temperature`` cut to ``top_p``, from ``seed``."""
+
+    temperature: float = 0.0
+    top_p: float = 1.0
+    seed: int = 0
+
+
+@frozen
+class Suppress:
+    """These tokens are never generated; with ``at_begin``, only not as the first output token."""
+
+    token_ids: Tokens
+    at_begin: bool = False
+
+
+@frozen
+class Force:
+    """The output begins with exactly these tokens."""
+
+    token_ids: Tokens
+
+
+@frozen
+class Bias:
+    """Added to the logit of a token before sampling."""
+
+    amounts: Mapping[int, float]
+
+
+class CustomRule(Protocol):
+    """A rule no value can express; rows with equal rules share one call, so equality must mean interchangeable."""
+
+    def apply(self, seen: Sequence[Sequence[int]], logits: Any) -> Any:
+        """Logits of shape [rows, vocabulary] in, changed ones out (in place is fine); ``seen[i]`` is row i's output."""
+
+
+Rule = Suppress | Force | Bias | CustomRule
+
+
+@frozen
+class PreparedClip:
+    """Everything the core needs to run one clip, as values.
+
+    ``spans`` is what is encoded. ``prompt`` is where it goes: token runs and slices of encoder rows. ``cross`` is the
+    index of the span a cross-attending decoder listens to. ``given`` are output tokens already decided: the engine
+    appends them to the prompt, rules and text see them as output, budget and mean log-probability do not.
+    ``stop`` ends generation, ``budget`` bounds the new tokens. ``probes`` without a result in the context are answered
+    and ``prepare_clip`` is called again. ``align`` names attention heads as (layer, head) that ``align_words`` needs.
+    """
+
+    spans: tuple[AudioSpan, ...]
+    prompt: tuple[PromptPart, ...] = ()
+    cross: int | None = None
+    given: Tokens = ()
+    stop: frozenset[int] = frozenset()
+    language: str | None = None
+    budget: int = 0
+    sampling: Sampling = Sampling()
+    rules: tuple[Rule, ...] = ()
+    probes: tuple[Probe, ...] = ()
+    align: tuple[tuple[int, int], ...] = ()

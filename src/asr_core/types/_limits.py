@@ -1,0 +1,83 @@
+"""Three numbers that must never be one number, and the two policies beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from attrs import Factory, frozen
+
+
+@frozen
+class NativeLimit:
+    """What one forward pass of the model can take: a fact of the checkpoint, owned by the plugin.
+
+    ``seconds`` is None for a model without a bound. ``sample_rate`` is the rate the core resamples to. ``sources``
+    says, per field, where the number was read: shown by ``explain`` and in refusals.
+    """
+
+    sample_rate: int
+    seconds: float | None
+    context_tokens: int | None = None
+    audio_tokens_per_second: float | None = None
+    sources: Mapping[str, str] = Factory(dict)
+
+
+@frozen
+class ChunkPolicy:
+    """What is sent to the model at once: the plugin's default, which an operator may override.
+
+    Cuts are looked for in the last ``search_s`` before ``target_s``; a tail shorter than ``min_tail_s`` pulls the
+    previous cut earlier. A clip whose peak stays below ``silence_floor`` (linear, 1.0 is full scale) is never decoded,
+    as models invent words on silence. ``carry_text`` gives each clip the text of the one before.
+    """
+
+    target_s: float | None = None
+    search_s: float = 2.0
+    min_tail_s: float = 1.0
+    silence_floor: float = 1e-3
+    carry_text: bool = False
+
+
+@frozen
+class UploadLimits:
+    """What one caller may send at all: owned by the endpoint.
+
+    ``max_bytes`` defaults to OpenAI's published 25 MiB. ``max_seconds`` and ``max_decode_seconds`` are enforced while
+    decoding, so that a small file which unfolds to hours of sound stays small in memory.
+    """
+
+    max_bytes: int = 26_214_400
+    max_seconds: float = 4 * 3600.0
+    max_decode_seconds: float = 120.0
+
+
+@frozen
+class EncoderPolicy:
+    """How spans are batched, cached and retried on their way through the encoder.
+
+    A batch closes at ``max_items``, at a summed cost of ``max_cost`` or after ``max_wait_s``. ``cache_entries`` and
+    ``cache_bytes`` bound the cache (0 turns it off). ``retry_items`` runs the items of a failed batch one by one.
+    """
+
+    max_items: int = 8
+    max_cost: float | None = None
+    max_wait_s: float = 0.0
+    queue_bound: int = 256
+    cache_entries: int = 0
+    cache_bytes: int = 0
+    timeout_s: float = 300.0
+    retry_items: bool = False
+
+
+@frozen
+class StreamingPolicy:
+    """How live text is refreshed and when it becomes final.
+
+    ``commit`` is the unit after which text is never taken back. ``rollback_tokens`` of the last hypothesis are decoded
+    again at each refresh.
+    """
+
+    refresh_s: float = 2.0
+    rollback_tokens: int = 5
+    commit: Literal["token", "segment", "clip"] = "token"

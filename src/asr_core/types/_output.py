@@ -1,0 +1,149 @@
+"""What comes back: pieces of text and marks, one clip's output, the transcript."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from attrs import field, frozen
+
+from asr_core.types._clip import Tokens
+
+Finish = Literal["stop", "length"]
+
+
+@frozen
+class Start:
+    """A segment begins, ``ms`` after the clip's start."""
+
+    ms: int
+
+
+@frozen
+class End:
+    """A segment ends, ``ms`` after the clip's start."""
+
+    ms: int
+
+
+@frozen
+class Speaker:
+    """From here on this speaker talks."""
+
+    label: str
+
+
+@frozen
+class Language:
+    """From here on this language is spoken (lower-case ISO 639 code)."""
+
+    code: str
+
+
+Mark = Start | End | Speaker | Language
+Piece = tuple[str | Mark, ...]
+
+
+@frozen
+class Recognized:
+    """One span's result from a model that does not generate: tokens, their log-probabilities and times.
+
+    ``times`` are milliseconds after the span's start, empty if the model has none.
+    """
+
+    tokens: Tokens
+    logprobs: tuple[float, ...]
+    times: tuple[int, ...] = ()
+
+
+@frozen
+class Segment:
+    """A stretch of text with its time in milliseconds; ``tokens`` are the output tokens it came from."""
+
+    start_ms: int
+    end_ms: int
+    text: str
+    speaker: str | None = None
+    tokens: Tokens = ()
+    logprobs: tuple[float, ...] = ()
+
+
+@frozen
+class Word:
+    """A word with its time in milliseconds."""
+
+    start_ms: int
+    end_ms: int
+    text: str
+
+
+@frozen(eq=False)
+class ClipOutput:
+    """One attempt at one clip, as review sees it; times count from the clip's start.
+
+    ``tokens`` are what was generated, the stop token included; ``given`` came before them. ``finish`` is ``length``
+    when the budget ran out. ``attention`` and ``times`` (milliseconds per token) are there if asked for.
+    """
+
+    tokens: Tokens
+    logprobs: tuple[float, ...]
+    given: Tokens
+    text: str
+    segments: tuple[Segment, ...]
+    languages: tuple[str, ...]
+    finish: Finish
+    attention: Any = field(default=None, repr=False)
+    times: tuple[int, ...] = ()
+
+    @property
+    def mean_logprob(self) -> float:
+        """Natural log-probability per generated token, stop token included; 0.0 when nothing was generated."""
+        return sum(self.logprobs) / len(self.logprobs) if self.logprobs else 0.0
+
+
+@frozen
+class Accept:
+    """The output stands. ``consumed_to`` (samples after the clip's start) says where the model stopped listening."""
+
+    consumed_to: int | None = None
+
+
+@frozen
+class Retry:
+    """The output is not good enough: ``prepare_clip`` is asked again with this reason."""
+
+    reason: str
+
+
+@frozen
+class NoSpeech:
+    """Nobody speaks in this clip: its text is dropped and the stretch counts as silence."""
+
+
+Verdict = Accept | Retry | NoSpeech
+
+
+@frozen
+class Stretch:
+    """Part of the audio, in samples, and what became of it."""
+
+    start_sample: int
+    end_sample: int
+    state: Literal["decoded", "silent", "lost"]
+    note: str = ""
+
+
+@frozen
+class Transcript:
+    """The answer to one request; times count from the start of the audio.
+
+    ``language`` is the requested or detected code, None if the model does not tell. ``coverage`` accounts for every
+    sample of the audio in order, followed by what the decoder lost; ``guards`` tells what was done to the text.
+    """
+
+    text: str
+    language: str | None
+    duration: float
+    segments: tuple[Segment, ...] = ()
+    words: tuple[Word, ...] = ()
+    coverage: tuple[Stretch, ...] = ()
+    guards: tuple[str, ...] = ()
