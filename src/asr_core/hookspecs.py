@@ -166,7 +166,13 @@ def decode_tokens(model: FrontendModel, tokens: Tokens, state: Any, final: bool)
 
 
 @hookspec(firstresult=True)
-def review_output(model: FrontendModel, output: ClipOutput, prepared: PreparedClip, context: ClipContext) -> Verdict:
+def review_output(
+    model: FrontendModel,
+    output: ClipOutput,
+    prepared: PreparedClip,
+    request: TranscriptionRequest,
+    context: ClipContext,
+) -> Verdict:
     """Accept the output, ask for a retry, or say nobody spoke. Worker. Default: ``Accept()``."""
 
 

@@ -18,7 +18,7 @@ class Compute:
     """Jobs run one at a time in the order they came; a job that wants more turns submits itself again at its end."""
 
     def __init__(self) -> None:
-        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="asr-compute")
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="asr-compute", initializer=_without_gradients)
 
     def submit(self, job: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Queue a job from any thread.
@@ -35,3 +35,9 @@ class Compute:
     def close(self) -> None:
         """Finish the running job, drop the waiting ones."""
         self._executor.shutdown(wait=True, cancel_futures=True)
+
+
+def _without_gradients() -> None:
+    import torch
+
+    torch.set_grad_enabled(False)  # per thread, so nobody else's training is touched

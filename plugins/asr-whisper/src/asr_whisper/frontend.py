@@ -1,0 +1,133 @@
+"""From a clip and a request to features, prompt and rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from asr_core.errors import InvalidRequestError
+from asr_core.types import (
+    AudioSpan,
+    Checkpoint,
+    Clip,
+    ClipContext,
+    Feature,
+    PreparedClip,
+    Probe,
+    Rule,
+    Sampling,
+    Suppress,
+    TranscriptionRequest,
+)
+from attrs import field, frozen
+from tokenizers import Tokenizer
+from transformers import WhisperFeatureExtractor
+
+from asr_whisper.config import WhisperConfig
+from asr_whisper.policy import FRAMES_PER_POSITION, HOP, SAMPLE_RATE
+from asr_whisper.rules import TimestampRule
+from asr_whisper.tokenizer import SpecialTokens, Suppression, load_tokenizer
+
+BEGIN = "begin"
+"""Name of the probe at ``<|startoftranscript|>``: no-speech first, then the languages if one is to be detected."""
+
+TEMPERATURES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+"""The fallback ladder of the original implementation."""
+
+
+@frozen(eq=False)
+class Frontend:
+    """Tokenizer, special tokens and feature extractor of one checkpoint."""
+
+    config: WhisperConfig
+    tokenizer: Tokenizer = field(repr=False)
+    special: SpecialTokens
+    suppression: Suppression = field(repr=False)
+    extractor: WhisperFeatureExtractor = field(repr=False)
+
+
+def prepare_frontend(checkpoint: Checkpoint) -> Frontend:
+    """Load the tokenizer and build the extractor from the checkpoint's dimensions."""
+    config: WhisperConfig = checkpoint.config
+    tokenizer = load_tokenizer(checkpoint)
+    seconds = config.dims.audio_context * FRAMES_PER_POSITION * HOP // SAMPLE_RATE
+    extractor = WhisperFeatureExtractor(
+        feature_size=config.dims.mels, sampling_rate=SAMPLE_RATE, hop_length=HOP, chunk_length=seconds
+    )
+    special = SpecialTokens.of(tokenizer, multilingual=config.multilingual)
+    return Frontend(config, tokenizer, special, Suppression.of(config, tokenizer), extractor)
+
+
+def prepare_clip(frontend: Frontend, clip: Clip, request: TranscriptionRequest, context: ClipContext) -> PreparedClip:
+    """Ask for the language first if nobody gave one; then the prompt, rules and temperature of this attempt."""
+    language = _language(frontend, request, context)
+    span = AudioSpan(0, clip.end_sample - clip.start_sample, tokens=frontend.config.dims.audio_context)
+    timed = "segment" in request.times
+    prompt = (*_previous(frontend, request), *_task(frontend, request, language, timed))
+    return PreparedClip(
+        spans=(span,),
+        prompt=(prompt,),
+        cross=0,
+        stop=frozenset({frontend.special.eot}),
+        language=language,
+        budget=frontend.config.dims.text_context - len(prompt),
+        sampling=Sampling(temperature=temperatures(request)[context.attempt], seed=context.attempt),
+        rules=_rules(frontend, timed),
+        probes=(_begin(frontend, detect=request.language is None and context.language is None),),
+    )
+
+
+def temperatures(request: TranscriptionRequest) -> Sequence[float]:
+    """One per attempt: the ladder, unless the caller chose a temperature above 0."""
+    return (request.temperature,) if request.temperature else TEMPERATURES
+
+
+def extract_features(frontend: Frontend, clip: Clip, spans: Sequence[AudioSpan]) -> list[Feature]:
+    """Log-mel of shape [mels, 3000] per span, padded with silence to the whole window."""
+    return [_feature(frontend, clip.samples[span.start_sample : span.end_sample]) for span in spans]
+
+
+def _feature(frontend: Frontend, samples: np.ndarray) -> Feature:
+    features = frontend.extractor(samples, sampling_rate=SAMPLE_RATE, return_tensors="np").input_features
+    return Feature(features[0], length=len(samples) // HOP)
+
+
+def _language(frontend: Frontend, request: TranscriptionRequest, context: ClipContext) -> str | None:
+    if not frontend.config.multilingual:
+        return "en"
+    known = request.language or context.language
+    if known or BEGIN not in context.probe_results:
+        return known
+    logprobs = context.probe_results[BEGIN][1:]
+    return list(frontend.special.languages)[int(np.argmax(logprobs))]
+
+
+def _begin(frontend: Frontend, *, detect: bool) -> Probe:
+    special = frontend.special
+    languages = tuple(special.languages.values()) if detect else ()
+    return Probe(BEGIN, prompt=((special.sot,),), token_ids=(special.no_speech, *languages))
+
+
+def _task(frontend: Frontend, request: TranscriptionRequest, language: str | None, timed: bool) -> list[int]:
+    special = frontend.special
+    ids = [special.sot]
+    if frontend.config.multilingual and language is not None:
+        ids += [special.languages[language], special.translate if request.task == "translate" else special.transcribe]
+    return ids if timed else [*ids, special.no_timestamps]
+
+
+def _previous(frontend: Frontend, request: TranscriptionRequest) -> list[int]:
+    """The caller's prompt as text that came before; its end is nearest to the audio, so its end is kept."""
+    if not request.prompt or not request.prompt.strip():
+        return []
+    ids = frontend.tokenizer.encode(" " + request.prompt.strip(), add_special_tokens=False).ids
+    if any(token >= frontend.special.eot for token in ids):
+        raise InvalidRequestError("prompt contains a special token of the model", param="prompt", layer="frontend")
+    room = frontend.config.dims.text_context // 2 - 1
+    return [frontend.special.previous, *ids[-room:]]
+
+
+def _rules(frontend: Frontend, timed: bool) -> tuple[Rule, ...]:
+    special, never = frontend.special, frontend.suppression
+    rules: tuple[Rule, ...] = (Suppress(never.at_begin, at_begin=True), Suppress(never.always))
+    return (*rules, TimestampRule(special.timestamp_begin, special.eot)) if timed else rules

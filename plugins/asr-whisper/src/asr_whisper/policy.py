@@ -1,0 +1,68 @@
+"""Facts and choices that need no weights: what a checkpoint can do, takes, and is sent."""
+
+from __future__ import annotations
+
+from asr_core.types import Capabilities, ChunkPolicy, EncoderPolicy, NativeLimit, Task
+
+from asr_whisper.config import WhisperConfig
+from asr_whisper.languages import spoken
+
+SAMPLE_RATE = 16_000
+HOP = 160
+"""Samples per mel frame."""
+
+FRAMES_PER_POSITION = 2
+"""The second convolution of the encoder has stride 2."""
+
+SECONDS_PER_TIMESTAMP = 0.02
+"""One encoder position, and so one timestamp token, is 2 frames of 10 ms."""
+
+
+def capabilities(config: WhisperConfig) -> Capabilities:
+    """Computed from the dimensions: English-only vocabularies and pruned decoders cannot translate.
+
+    Decoders with fewer layers than their encoder (turbo, distilled ones) were trained to transcribe only.
+    """
+    dims = config.dims
+    languages = spoken(config)
+    tasks: frozenset[Task] = frozenset({"transcribe"})
+    if config.multilingual and dims.text_layers >= dims.audio_layers:
+        tasks |= {"translate"}
+    generates = frozenset({"cross_attention", "probes", "rules"})
+    return Capabilities(
+        tasks=tasks,
+        languages=languages,
+        detects_language=config.multilingual,
+        segment_times=True,
+        prompt="previous_text",
+        temperature=True,
+        requires={**dict.fromkeys(tasks, generates), "segment_times": frozenset({"custom_rules"})},
+    )
+
+
+def native_limit(config: WhisperConfig) -> NativeLimit:
+    """The window the encoder's position embeddings span: 1500 positions are 30 s."""
+    dims = config.dims
+    per_second = SAMPLE_RATE / (HOP * FRAMES_PER_POSITION)
+    return NativeLimit(
+        sample_rate=SAMPLE_RATE,
+        seconds=dims.audio_context / per_second,
+        context_tokens=dims.text_context,
+        audio_tokens_per_second=per_second,
+        sources={
+            "sample_rate": "the feature extractor all checkpoints were trained with",
+            "seconds": f"{dims.audio_context} encoder positions at {per_second:g} per second",
+            "context_tokens": "the decoder's position embeddings",
+            "audio_tokens_per_second": f"hop of {HOP} samples, {FRAMES_PER_POSITION} frames per position",
+        },
+    )
+
+
+def chunk_policy(config: WhisperConfig) -> ChunkPolicy:
+    """Full windows: the encoder costs the same for a short clip as for 30 s."""
+    return ChunkPolicy(target_s=native_limit(config).seconds)
+
+
+def encoder_policy() -> EncoderPolicy:
+    """Windows are large; a few at a time fill any device."""
+    return EncoderPolicy(max_items=8)

@@ -1,0 +1,50 @@
+"""Is the output good enough? Thresholds are the original implementation's."""
+
+from __future__ import annotations
+
+import math
+import zlib
+
+from asr_core.types import Accept, ClipContext, ClipOutput, NoSpeech, PreparedClip, Retry, TranscriptionRequest, Verdict
+
+from asr_whisper.frontend import BEGIN, Frontend, temperatures
+from asr_whisper.policy import HOP, FRAMES_PER_POSITION
+
+MIN_MEAN_LOGPROB = -1.0
+MAX_COMPRESSION_RATIO = 2.4
+MAX_NO_SPEECH = 0.6
+
+
+def review_output(
+    frontend: Frontend,
+    output: ClipOutput,
+    prepared: PreparedClip,
+    request: TranscriptionRequest,
+    context: ClipContext,
+) -> Verdict:
+    """Silence if the model heard none and is unsure; a retry, warmer, while there is a reason and a temperature left."""
+    unsure = output.mean_logprob < MIN_MEAN_LOGPROB
+    if unsure and math.exp(context.probe_results[BEGIN][0]) > MAX_NO_SPEECH:
+        return NoSpeech()
+    if context.attempt + 1 < len(temperatures(request)):
+        if (ratio := compression_ratio(output.text)) > MAX_COMPRESSION_RATIO:
+            return Retry(f"repeats itself (compression ratio {ratio:.1f})")
+        if unsure:
+            return Retry(f"unsure (mean log-probability {output.mean_logprob:.2f})")
+    return Accept(_consumed(frontend, output, prepared))
+
+
+def compression_ratio(text: str) -> float:
+    """Bytes of the text over bytes of its zlib compression; loops compress well."""
+    encoded = text.encode()
+    return len(encoded) / len(zlib.compress(encoded))
+
+
+def _consumed(frontend: Frontend, output: ClipOutput, prepared: PreparedClip) -> int | None:
+    """Samples up to a last segment that was opened and not filled: what it was opened for is still to be heard."""
+    begin = frontend.special.timestamp_begin
+    tokens = [token for token in output.tokens if token not in prepared.stop]
+    if len(tokens) < 2 or min(tokens[-2:]) < begin:
+        return None
+    samples = (tokens[-1] - begin) * FRAMES_PER_POSITION * HOP
+    return samples if 0 < samples < prepared.spans[0].end_sample else None

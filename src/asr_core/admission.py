@@ -1,0 +1,90 @@
+"""What a loaded model cannot do is refused here, before a byte of audio is decoded."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from asr_core.errors import InvalidRequestError, UnsupportedValueError
+from asr_core.types import Capabilities, OptionSpec, TranscriptionRequest
+
+MAX_TEMPERATURE = 1.0
+"""OpenAI's documented range is 0 to 1."""
+
+
+def check_request(name: str, capabilities: Capabilities, request: TranscriptionRequest) -> None:
+    """Check every field of ``request`` against what model ``name`` can do.
+
+    Raises:
+        UnsupportedValueError: the model cannot do it; ``param`` names the field.
+        InvalidRequestError: the value is out of range or of the wrong type.
+    """
+    _check_task(name, capabilities, request)
+    _check_language(name, capabilities, request.language)
+    _check_times(name, capabilities, request.times)
+    if request.prompt and capabilities.prompt is None:
+        raise UnsupportedValueError(f"model {name!r} takes no prompt", param="prompt")
+    if request.keywords and not capabilities.keywords:
+        raise UnsupportedValueError(f"model {name!r} takes no keywords", param="keywords")
+    _check_temperature(name, capabilities, request.temperature)
+    _check_options(name, capabilities.options, dict(request.options))
+
+
+def _check_task(name: str, capabilities: Capabilities, request: TranscriptionRequest) -> None:
+    if request.task not in capabilities.tasks:
+        known = ", ".join(sorted(capabilities.tasks))
+        raise UnsupportedValueError(f"model {name!r} cannot {request.task}; it can {known}", param="task")
+
+
+def _check_language(name: str, capabilities: Capabilities, language: str | None) -> None:
+    if language is None or language in capabilities.languages:
+        return
+    if not capabilities.languages:
+        raise UnsupportedValueError(f"model {name!r} takes no language", param="language")
+    known = ", ".join(capabilities.languages)
+    raise UnsupportedValueError(
+        f"model {name!r} does not know language {language!r}; it knows {known}", param="language"
+    )
+
+
+def _check_times(name: str, capabilities: Capabilities, times: frozenset[str]) -> None:
+    can = {"segment": capabilities.segment_times, "word": capabilities.word_times}
+    for unit in sorted(times):
+        if not can.get(unit):
+            raise UnsupportedValueError(f"model {name!r} gives no {unit} times", param="timestamp_granularities")
+
+
+def _check_temperature(name: str, capabilities: Capabilities, temperature: float | None) -> None:
+    if temperature is None:
+        return
+    if not (math.isfinite(temperature) and 0 <= temperature <= MAX_TEMPERATURE):
+        raise InvalidRequestError(
+            f"temperature is {temperature}, must be 0 to {MAX_TEMPERATURE:g}", param="temperature"
+        )
+    if temperature and not capabilities.temperature:
+        raise UnsupportedValueError(f"model {name!r} does not sample; leave temperature at 0", param="temperature")
+
+
+def _check_options(name: str, declared: tuple[OptionSpec, ...], given: dict[str, Any]) -> None:
+    specs = {spec.name: spec for spec in declared}
+    for option, value in given.items():
+        if option not in specs:
+            known = f"; it knows {', '.join(sorted(specs))}" if specs else ""
+            raise UnsupportedValueError(f"model {name!r} has no option {option!r}{known}", param=option)
+        _check_option(specs[option], value)
+
+
+def _check_option(spec: OptionSpec, value: Any) -> None:
+    types: dict[str, type | tuple[type, ...]] = {
+        "string": str,
+        "integer": int,
+        "number": (int, float),
+        "boolean": bool,
+        "audio": bytes,
+    }
+    # To Python a bool is an int; to a person it is not.
+    mistaken = isinstance(value, bool) and spec.type != "boolean"
+    if mistaken or not isinstance(value, types[spec.type]):
+        raise InvalidRequestError(f"{spec.name} must be of type {spec.type}", param=spec.name)
+    if spec.choices and value not in spec.choices:
+        raise InvalidRequestError(f"{spec.name} must be one of {', '.join(spec.choices)}", param=spec.name)

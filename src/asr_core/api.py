@@ -1,0 +1,98 @@
+"""The Python API: ``load`` a model, ``transcribe`` files and arrays, from ordinary blocking code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from contextlib import ExitStack
+from os import PathLike
+from types import TracebackType
+from typing import Any, Self
+
+import numpy.typing as npt
+from anyio.from_thread import start_blocking_portal
+
+from asr_core import audio
+from asr_core.admission import check_request
+from asr_core.engines.compute import Compute
+from asr_core.loading import EngineOptions, ServedModel, open_model
+from asr_core.pipeline import transcribe_waveform
+from asr_core.plugins import Plugins
+from asr_core.types import Task, Transcript, TranscriptionRequest, UploadLimits
+
+LOCAL_LIMITS = UploadLimits(max_bytes=sys.maxsize, max_decode_seconds=3600.0)
+"""What a person's own files may be: only the length that one request may have in memory is bounded."""
+
+
+def load(
+    model: str, *, engine: str = "torch", device: str = "auto", dtype: str = "auto", plugins: Plugins | None = None
+) -> Transcriber:
+    """Open ``model``: a name (``asr-core models`` lists them), a directory, a file or a hub id.
+
+    Raises:
+        ModelNotFoundError: no installed plugin knows it; the message has near names.
+        CheckpointError: its weights cannot be had; the message says what would help.
+    """
+    return Transcriber(plugins or Plugins.discover(), model, EngineOptions(engine, device, dtype))
+
+
+class Transcriber:
+    """A loaded model. Safe to call from several threads; close it, or use it in a ``with`` block, to free the memory."""
+
+    def __init__(self, plugins: Plugins, model: str, options: EngineOptions) -> None:
+        with ExitStack() as stack:
+            compute = Compute()
+            stack.callback(compute.close)
+            self._served = open_model(plugins, model, options, compute)
+            stack.callback(self._served.close)
+            self._portal = stack.enter_context(start_blocking_portal())
+            self._stack = stack.pop_all()
+
+    @property
+    def served(self) -> ServedModel:
+        """What was loaded: card, capabilities, limits, device and dtype."""
+        return self._served
+
+    def transcribe(
+        self,
+        source: str | PathLike[str] | bytes | npt.NDArray[Any],
+        *,
+        rate: int | None = None,
+        task: Task = "transcribe",
+        language: str | None = None,
+        prompt: str | None = None,
+        keywords: Iterable[str] = (),
+        temperature: float | None = None,
+        times: Iterable[str] = (),
+        **options: Any,
+    ) -> Transcript:
+        """Transcribe a file (path or bytes, any container) or an array of shape [n] or [n, channels].
+
+        ``rate`` is the array's sample rate, by default the model's own. ``times`` may hold "segment" and "word".
+        Further keywords are the options the model declares.
+
+        Raises:
+            InvalidRequestError: the request or the audio cannot be served; the message says why.
+        """
+        request = TranscriptionRequest(task, language, prompt, tuple(keywords), temperature, frozenset(times), options)
+        check_request(self._served.card.name, self._served.capabilities, request)
+        waveform = self._waveform(source, rate)
+        return self._portal.call(transcribe_waveform, self._served, waveform, request)
+
+    def _waveform(self, source: Any, rate: int | None) -> Any:
+        wanted = self._served.native_limit.sample_rate
+        if hasattr(source, "dtype"):
+            return audio.from_array(source, rate or wanted, wanted, LOCAL_LIMITS)
+        return audio.load(source, wanted, LOCAL_LIMITS)
+
+    def close(self) -> None:
+        """Stop what runs and free the memory; harmless twice."""
+        self._stack.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

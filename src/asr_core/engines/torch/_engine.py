@@ -1,0 +1,172 @@
+"""The embedded engine: every running request advances by one token in turn, on the compute thread."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import AsyncIterator, Callable
+
+import torch
+from attrs import define, evolve, field
+
+from asr_core.engines.compute import Compute
+from asr_core.engines.protocol import EngineStatistics, Finished, GeneratedToken, GenerationRequest
+from asr_core.engines.torch._decoders import Decoder, Row
+from asr_core.engines.torch._sampling import apply_rules, choose
+from asr_core.errors import EngineError, OverloadedError
+
+Item = GeneratedToken | Finished | Exception | None
+"""What a request's stream receives; None ends it without a result, after an abort."""
+
+
+@define(eq=False)
+class _Run:
+    """A request on its way: what was decided so far and where the next token goes."""
+
+    request: GenerationRequest
+    slot: int
+    send: Callable[[Item], None]
+    generator: torch.Generator
+    output: list[int] = field(factory=list)
+    position: int = 0
+    aborted: bool = False
+
+    @property
+    def generated(self) -> int:
+        return len(self.output) - len(self.request.given)
+
+    def next_row(self) -> Row:
+        if self.position == 0:
+            parts = (*self.request.prompt, self.request.given) if self.request.given else self.request.prompt
+            return Row(self.slot, 0, parts)
+        return Row(self.slot, self.position, ((self.output[-1],),))
+
+
+class TorchEngine:
+    """Requests join and leave between tokens; one that fails leaves the others alone."""
+
+    def __init__(self, decoder: Decoder, compute: Compute) -> None:
+        self._decoder = decoder
+        self._compute = compute
+        self._lock = threading.Lock()
+        self._runs: dict[str, _Run] = {}
+        self._turning = False
+        self._closed = False
+        self._statistics = EngineStatistics()
+
+    async def generate(self, request: GenerationRequest) -> AsyncIterator[GeneratedToken | Finished]:
+        """See :class:`~asr_core.engines.protocol.Engine`."""
+        items: asyncio.Queue[Item] = asyncio.Queue()
+        loop = asyncio.get_running_loop()
+        self._admit(request, lambda item: _send(loop, items, item))
+        try:
+            while (item := await items.get()) is not None:
+                if isinstance(item, Exception):
+                    raise item
+                yield item
+                if isinstance(item, Finished):
+                    return
+        finally:
+            self.abort(request.id)
+
+    def abort(self, request_id: str) -> None:
+        """See :class:`~asr_core.engines.protocol.Engine`."""
+        with self._lock:
+            if run := self._runs.get(request_id):
+                run.aborted = True
+
+    def statistics(self) -> EngineStatistics:
+        """See :class:`~asr_core.engines.protocol.Engine`."""
+        with self._lock:
+            return evolve(self._statistics, running=len(self._runs))
+
+    def close(self) -> None:
+        """See :class:`~asr_core.engines.protocol.Engine`."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        self._compute.submit(self._turn).result()
+
+    def _admit(self, request: GenerationRequest, send: Callable[[Item], None]) -> None:
+        with self._lock:
+            if self._closed:
+                raise OverloadedError("the engine is closed", layer="engine")
+            if request.id in self._runs:
+                raise EngineError(f"a request with id {request.id!r} is running already")
+            taken = {run.slot for run in self._runs.values()}
+            slot = next(slot for slot in range(len(taken) + 1) if slot not in taken)
+            generator = torch.Generator().manual_seed(request.sampling.seed)
+            self._runs[request.id] = _Run(request, slot, send, generator, list(request.given))
+            if not self._turning:
+                self._turning = True
+                self._compute.submit(self._turn)
+
+    def _turn(self) -> None:
+        with self._lock:
+            runs = list(self._runs.values())
+        for run in runs:
+            self._advance(run)
+        with self._lock:
+            self._turning = bool(self._runs)
+            if self._turning:
+                # Behind whatever other models and encoders have queued meanwhile.
+                self._compute.submit(self._turn)
+
+    def _advance(self, run: _Run) -> None:
+        if self._closed:
+            self._end(run, OverloadedError("the engine was closed"), failed=1)
+        elif run.aborted:
+            self._end(run, None, aborted=1)
+        else:
+            try:
+                self._step(run)
+            except Exception as error:
+                self._end(run, _as_engine_error(error), failed=1)
+
+    def _step(self, run: _Run) -> None:
+        if run.position == 0 and run.request.cross is not None:
+            self._decoder.bind(run.slot, run.request.cross)
+        row = run.next_row()
+        logits = self._decoder.extend([row])
+        run.position += sum(len(part) for part in row.parts)
+        inspected = self._inspect(run, logits[0])
+        logits = apply_rules(run.request.rules, [run.output], logits)
+        token, logprob = choose(logits[0], run.request.sampling, run.generator)
+        run.output.append(token)
+        with self._lock:
+            self._statistics = evolve(self._statistics, tokens=self._statistics.tokens + 1)
+        run.send(GeneratedToken(token, logprob, inspected))
+        if token in run.request.stop:
+            self._end(run, Finished("stop"), finished=1)
+        elif run.generated >= run.request.budget:
+            self._end(run, Finished("length"), finished=1)
+
+    def _inspect(self, run: _Run, logits: torch.Tensor) -> tuple[float, ...]:
+        if run.generated or not run.request.inspect:
+            return ()
+        return tuple(logits.log_softmax(-1)[list(run.request.inspect)].tolist())
+
+    def _end(self, run: _Run, item: Item, *, finished: int = 0, failed: int = 0, aborted: int = 0) -> None:
+        self._decoder.free(run.slot)
+        with self._lock:
+            del self._runs[run.request.id]
+            now = self._statistics
+            self._statistics = evolve(
+                now, finished=now.finished + finished, failed=now.failed + failed, aborted=now.aborted + aborted
+            )
+        run.send(item)
+
+
+def _send(loop: asyncio.AbstractEventLoop, items: asyncio.Queue[Item], item: Item) -> None:
+    with contextlib.suppress(RuntimeError):  # a loop that closed has nobody left who could read
+        loop.call_soon_threadsafe(items.put_nowait, item)
+
+
+def _as_engine_error(error: Exception) -> EngineError:
+    if isinstance(error, EngineError):
+        return error
+    wrapped = EngineError(f"generation failed: {type(error).__name__}: {error}")
+    wrapped.__cause__ = error.with_traceback(None)  # a traceback would keep the step's tensors alive
+    return wrapped

@@ -1,0 +1,68 @@
+"""From logits to a token: rules first, then greedy or drawn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from asr_core.errors import EngineError
+from asr_core.types import Bias, Force, Rule, Sampling, Suppress
+
+
+def apply_rules(rules: Sequence[Rule], seen: Sequence[Sequence[int]], logits: torch.Tensor) -> torch.Tensor:
+    """``logits`` of shape [rows, vocabulary] after ``rules`` in order; ``seen[i]`` is the output of row i so far."""
+    for rule in rules:
+        if isinstance(rule, Suppress):
+            _suppress(rule, seen, logits)
+        elif isinstance(rule, Force):
+            _force(rule, seen, logits)
+        elif isinstance(rule, Bias):
+            ids = torch.tensor(list(rule.amounts), device=logits.device)
+            logits[:, ids] += torch.tensor(list(rule.amounts.values()), device=logits.device)
+        else:
+            logits = rule.apply(seen, logits)
+    return logits
+
+
+def choose(logits: torch.Tensor, sampling: Sampling, generator: torch.Generator) -> tuple[int, float]:
+    """A token from ``logits`` of shape [vocabulary], and its log-probability at temperature 1.
+
+    Raises:
+        EngineError: the logits are not numbers.
+    """
+    if sampling.temperature == 0:
+        token = int(logits.argmax())
+    else:
+        token = _draw(logits / sampling.temperature, sampling.top_p, generator)
+    logprob = float(logits[token] - logits.logsumexp(-1))
+    if math.isnan(logprob):
+        raise EngineError("the model computed NaN; try another dtype")
+    return token, logprob
+
+
+def _suppress(rule: Suppress, seen: Sequence[Sequence[int]], logits: torch.Tensor) -> None:
+    ids = list(rule.token_ids)
+    if not rule.at_begin:
+        logits[:, ids] = -torch.inf
+        return
+    for row, output in enumerate(seen):
+        if not output:
+            logits[row, ids] = -torch.inf
+
+
+def _force(rule: Force, seen: Sequence[Sequence[int]], logits: torch.Tensor) -> None:
+    for row, output in enumerate(seen):
+        if len(output) < len(rule.token_ids):
+            kept = logits[row, rule.token_ids[len(output)]].clone()
+            logits[row] = -torch.inf
+            logits[row, rule.token_ids[len(output)]] = kept
+
+
+def _draw(logits: torch.Tensor, top_p: float, generator: torch.Generator) -> int:
+    # Drawn on the CPU, so that a seed means the same everywhere.
+    probabilities, ids = logits.softmax(-1).cpu().sort(descending=True)
+    # A token is in the nucleus while the mass before it is below top_p: the likeliest always is.
+    probabilities[probabilities.cumsum(-1) - probabilities >= top_p] = 0
+    return int(ids[torch.multinomial(probabilities, 1, generator=generator)])

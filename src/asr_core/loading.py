@@ -1,0 +1,131 @@
+"""Opening a model: from a name to weights in memory and an engine, everything that can be refused early refused early."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from attrs import evolve, frozen
+
+from asr_core.engines.compute import Compute
+from asr_core.engines.protocol import Engine, EngineCard
+from asr_core.errors import CheckpointError, EngineMismatchError
+from asr_core.model_hooks import ModelHooks
+from asr_core.plugins import Plugins
+from asr_core.types import (
+    Capabilities,
+    CheckpointModel,
+    ChunkPolicy,
+    EncoderPolicy,
+    FrontendModel,
+    LoadedModel,
+    ModelCard,
+    NativeLimit,
+)
+
+logger = logging.getLogger(__name__)
+
+DTYPES = ("float32", "bfloat16", "float16")
+
+
+@frozen
+class EngineOptions:
+    """Which engine runs a model, and on what; ``auto`` takes CUDA if there is one, bfloat16 there and float32 here."""
+
+    engine: str = "torch"
+    device: str = "auto"
+    dtype: str = "auto"
+
+
+@frozen(eq=False)
+class ServedModel:
+    """A model ready to transcribe, with the answers its plugin gave once at the checkpoint stage.
+
+    ``capabilities`` are the plugin's and the engine's together. ``engine`` is None for a model that recognises
+    without generating.
+    """
+
+    hooks: ModelHooks
+    model: LoadedModel
+    engine: Engine | None
+    compute: Compute
+    capabilities: Capabilities
+    native_limit: NativeLimit
+    chunk_policy: ChunkPolicy
+    encoder_policy: EncoderPolicy
+
+    @property
+    def card(self) -> ModelCard:
+        """The card under which it answers."""
+        return self.model.card
+
+    def close(self) -> None:
+        """Fail what still runs and take no more; the compute thread belongs to whoever made it."""
+        if self.engine is not None:
+            self.engine.close()
+
+
+def open_model(plugins: Plugins, reference: str, options: EngineOptions, compute: Compute) -> ServedModel:
+    """Find, check and load the model that ``reference`` (name, directory, file, hub id) means.
+
+    Raises:
+        ModelNotFoundError: nobody knows the reference.
+        EngineMismatchError: the engine lacks what the model cannot do without.
+        CheckpointError: weights missing or damaged, or an unknown device or dtype.
+    """
+    checkpoint, card, hooks = plugins.resolve(reference)
+    named = CheckpointModel(card, checkpoint)
+    engine_card = plugins.engine(options.engine)
+    capabilities = served_capabilities(card.name, hooks.capabilities(named), engine_card)
+    device, dtype = _placement(options)
+    ready = FrontendModel(card, checkpoint, hooks.prepare_frontend(named))
+    weights = hooks.load_weights(ready, engine_card.parts, device, dtype)
+    model = LoadedModel(card, checkpoint, ready.frontend, weights, device, dtype)
+    logger.info("loaded %s on %s in %s, engine %s", card.name, device, dtype, engine_card.name)
+    return ServedModel(
+        hooks=hooks,
+        model=model,
+        engine=None if weights.decoder is None else engine_card.create(model, compute),
+        compute=compute,
+        capabilities=capabilities,
+        native_limit=hooks.native_limit(named),
+        chunk_policy=hooks.chunk_policy(named),
+        encoder_policy=hooks.encoder_policy(named),
+    )
+
+
+def served_capabilities(name: str, wanted: Capabilities, engine: EngineCard) -> Capabilities:
+    """What the model can do on this engine: a capability the engine cannot carry is withdrawn.
+
+    Raises:
+        EngineMismatchError: no task is left.
+    """
+    lacking = {what: needs - engine.features for what, needs in wanted.requires.items() if needs - engine.features}
+    tasks = frozenset(task for task in wanted.tasks if task not in lacking)
+    if not tasks:
+        missing = ", ".join(sorted(frozenset().union(*lacking.values())))
+        raise EngineMismatchError(f"engine {engine.name!r} cannot run {name!r}: it lacks {missing}")
+    withdrawn: dict[str, Any] = {what: _without(what) for what in lacking if what not in wanted.tasks}
+    return evolve(wanted, tasks=tasks, **withdrawn)
+
+
+def _without(capability: str) -> Any:
+    """The value of a field of Capabilities that says the model cannot do this."""
+    return getattr(Capabilities(), capability)
+
+
+def _placement(options: EngineOptions) -> tuple[str, str]:
+    import torch
+
+    device, dtype = options.device, options.dtype
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    if dtype == "auto":
+        dtype = "float32" if device == "cpu" else "bfloat16"
+    if dtype not in DTYPES:
+        raise CheckpointError(f"unknown dtype {dtype!r}; choose auto, {', '.join(DTYPES)}", param="dtype")
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise CheckpointError(f"device {device!r} cannot be used here: {error}", param="device") from error
+    return device, dtype

@@ -1,0 +1,1 @@
+"""The machinery between plugin and engine: encoding spans, tokens to text, marks to segments."""

@@ -1,0 +1,98 @@
+"""Marks to structure: segments, speakers and languages are folded out of the pieces, so they can never change text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from attrs import define, evolve, frozen
+
+from asr_core.runtime.text import Fragment
+from asr_core.types import End, Language, Mark, Segment, Speaker, Start, Tokens
+
+
+@frozen
+class Folded:
+    """One clip's text and what its marks said; times in milliseconds from the clip's start."""
+
+    text: str
+    segments: tuple[Segment, ...]
+    languages: tuple[str, ...]
+
+
+@define
+class _Draft:
+    """A segment being collected; bounds its marks left out stay None until the neighbours are known."""
+
+    start: int | None = None
+    end: int | None = None
+    speaker: str | None = None
+    text: str = ""
+    tokens: Tokens = ()
+    logprobs: tuple[float, ...] = ()
+
+
+def fold(fragments: Iterable[Fragment], duration_ms: int) -> Folded:
+    """Fold the ``fragments`` of a clip that lasts ``duration_ms``.
+
+    Missing bounds come from the neighbours, all are clamped to the clip and starts never go back; segments without
+    text are dropped.
+    """
+    drafts, languages = _collect(fragments)
+    text = "".join(draft.text for draft in drafts)
+    drafts = [draft for draft in drafts if draft.text.strip()]
+    return Folded(text.strip(), _bounded(drafts, duration_ms), tuple(dict.fromkeys(languages)))
+
+
+def _collect(fragments: Iterable[Fragment]) -> tuple[list[_Draft], list[str]]:
+    drafts: list[_Draft] = [_Draft()]
+    languages: list[str] = []
+    for fragment in fragments:
+        before = drafts[-1]
+        for item in fragment.piece:
+            if isinstance(item, Language):
+                languages.append(item.code)
+            elif isinstance(item, str):
+                drafts[-1].text += item
+            else:
+                _mark(drafts, item)
+        # A token that ends a segment belongs to it, even if it begins the next one too.
+        owner = before if any(isinstance(item, End) for item in fragment.piece) else drafts[-1]
+        owner.tokens += fragment.tokens
+        owner.logprobs += fragment.logprobs
+    return drafts, languages
+
+
+def _mark(drafts: list[_Draft], mark: Mark) -> None:
+    draft = drafts[-1]
+    if isinstance(mark, End):
+        draft.end = mark.ms
+        # What follows an end belongs to a new segment of the same speaker, until a mark says otherwise.
+        drafts.append(_Draft(speaker=draft.speaker))
+    elif isinstance(mark, Start):
+        if draft.text.strip():
+            drafts.append(draft := _Draft(speaker=draft.speaker))
+        draft.start = mark.ms
+    elif isinstance(mark, Speaker):
+        if draft.text.strip():
+            drafts.append(draft := _Draft())
+        draft.speaker = mark.label
+
+
+def _bounded(drafts: list[_Draft], duration_ms: int) -> tuple[Segment, ...]:
+    segments: list[Segment] = []
+    earliest, latest_end = 0, 0
+    for number, draft in enumerate(drafts):
+        following = drafts[number + 1].start if number + 1 < len(drafts) else None
+        start = draft.start if draft.start is not None else latest_end
+        start = min(max(start, earliest), duration_ms)
+        end = next((bound for bound in (draft.end, following) if bound is not None), duration_ms)
+        end = min(max(end, start), duration_ms)
+        segments.append(Segment(start, end, draft.text.strip(), draft.speaker, draft.tokens, draft.logprobs))
+        earliest, latest_end = start, end
+    return tuple(segments)
+
+
+def shift(segment: Segment, by_ms: int, until_ms: int) -> Segment:
+    """``segment`` on a clock that starts ``by_ms`` earlier, kept within ``until_ms``."""
+    start, end = (min(bound + by_ms, until_ms) for bound in (segment.start_ms, segment.end_ms))
+    return evolve(segment, start_ms=start, end_ms=end)

@@ -1,0 +1,60 @@
+"""Tokens to text, one at a time: what ends inside a character waits for the next token."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from attrs import frozen
+
+from asr_core.types import Piece, Tokens
+
+MAX_HELD = 4
+"""Tokens held back at most: a UTF-8 character has four bytes, so a fifth token cannot complete it."""
+
+INCOMPLETE = "\N{REPLACEMENT CHARACTER}"
+
+DecodeTokens = Callable[[Tokens, Any, bool], tuple[Piece, Any]]
+"""``decode_tokens`` bound to a model: (tokens, state, final) -> (piece, state)."""
+
+
+@frozen
+class Fragment:
+    """A piece and the tokens it came from."""
+
+    tokens: Tokens
+    logprobs: tuple[float, ...]
+    piece: Piece
+
+
+class TokenText:
+    """Feeds one clip's output to ``decode_tokens`` and keeps the fragments in order."""
+
+    def __init__(self, decode: DecodeTokens) -> None:
+        self._decode = decode
+        self._state: Any = None
+        self._tokens: Tokens = ()
+        self._logprobs: tuple[float, ...] = ()
+        self.fragments: list[Fragment] = []
+
+    def push(self, token: int, logprob: float) -> None:
+        """Take the next output token; its text may appear only with a later one."""
+        self._tokens += (token,)
+        self._logprobs += (logprob,)
+        piece, state = self._decode(self._tokens, self._state, False)
+        if not _ends_inside_character(piece) or len(self._tokens) > MAX_HELD:
+            self._keep(piece, state)
+
+    def close(self) -> None:
+        """Make the one terminal call, with whatever is still held back."""
+        piece, state = self._decode(self._tokens, self._state, True)
+        self._keep(piece, state)
+
+    def _keep(self, piece: Piece, state: Any) -> None:
+        self.fragments.append(Fragment(self._tokens, self._logprobs, piece))
+        self._state, self._tokens, self._logprobs = state, (), ()
+
+
+def _ends_inside_character(piece: Piece) -> bool:
+    last = piece[-1] if piece else None
+    return isinstance(last, str) and last.endswith(INCOMPLETE)

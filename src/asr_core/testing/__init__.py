@@ -1,0 +1,1 @@
+"""What plugin authors test with; installed with the core so that a plugin needs no second package."""
