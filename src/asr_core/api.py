@@ -37,7 +37,7 @@ def load(
 
 
 class Transcriber:
-    """A loaded model. Safe to call from several threads; close it, or use it in a ``with`` block, to free the memory."""
+    """A loaded model, safe to call from several threads; close it, or use ``with``, to free the memory."""
 
     def __init__(self, plugins: Plugins, model: str, options: EngineOptions) -> None:
         with ExitStack() as stack:

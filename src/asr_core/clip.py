@@ -43,7 +43,7 @@ MAX_ROUNDS = 16
 class ClipTranscript:
     """What became of one clip; segment times in milliseconds from its start.
 
-    ``consumed_to`` (samples from the clip's start) is set when the rest of the clip is to be heard as a clip of its own.
+    ``consumed_to`` (samples from the clip's start) is set when the rest is to be heard as a clip of its own.
     """
 
     clip: Clip
@@ -205,16 +205,15 @@ class ClipTranscription:
         return ClipOutput(tokens, logprobs, given, folded.text, folded.segments, folded.languages, finish)
 
     def _accept(self, verdict: Accept | NoSpeech, output: ClipOutput, prepared: PreparedClip) -> ClipTranscript:
-        language = prepared.language or next(iter(output.languages), None)
         if isinstance(verdict, NoSpeech):
-            return ClipTranscript(self.clip, language=language, speech=False, guards=tuple(self.guards))
+            return ClipTranscript(self.clip, language=self.language, speech=False, guards=tuple(self.guards))
         if output.finish == "length":
             self.guards.append(f"cut at the budget of {prepared.budget} tokens")
         return ClipTranscript(
             self.clip,
             output.text,
             output.segments,
-            language,
+            prepared.language or next(iter(output.languages), None),
             consumed_to=self._consumed(verdict),
             guards=tuple(self.guards),
         )

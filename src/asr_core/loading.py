@@ -1,4 +1,4 @@
-"""Opening a model: from a name to weights in memory and an engine, everything that can be refused early refused early."""
+"""Opening a model: from a name to weights in memory and an engine, refusing what can be refused early."""
 
 from __future__ import annotations
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from asr_core.types import End, Piece, Start, Tokens
 from attrs import evolve, frozen
 
+from asr_core.types import End, Piece, Start, Tokens
 from asr_whisper.frontend import Frontend
 from asr_whisper.policy import SECONDS_PER_TIMESTAMP
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from attrs import field, frozen
+from tokenizers import Tokenizer
+from transformers import WhisperFeatureExtractor
+
 from asr_core.errors import InvalidRequestError
 from asr_core.types import (
     AudioSpan,
@@ -19,10 +23,6 @@ from asr_core.types import (
     Suppress,
     TranscriptionRequest,
 )
-from attrs import field, frozen
-from tokenizers import Tokenizer
-from transformers import WhisperFeatureExtractor
-
 from asr_whisper.config import WhisperConfig
 from asr_whisper.policy import FRAMES_PER_POSITION, HOP, SAMPLE_RATE
 from asr_whisper.rules import TimestampRule

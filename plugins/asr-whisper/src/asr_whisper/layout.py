@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, BinaryIO
 
 from attrs import frozen
 
+from asr_core.errors import CheckpointError
 from asr_whisper.config import Dimensions
+from asr_whisper.ctranslate2 import Index, Variable
+
+if TYPE_CHECKING:
+    import torch
 
 
 @frozen
@@ -81,3 +87,66 @@ def _linear(source: str, targets: tuple[str, ...], rows: int, columns: int) -> I
 def _norm(source: str, target: str, width: int) -> Iterator[Block]:
     yield Block(f"{source}/gamma", (f"{target}.weight",), (width,))
     yield Block(f"{source}/beta", (f"{target}.bias",), (width,))
+
+
+def read_state(
+    index: Index, dims: Dimensions, dtype: torch.dtype, device: str, parts: Collection[str]
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """Tensors by their name in transformers, one after the other; ``parts`` are of {"encoder", "decoder"}.
+
+    At no time is more than one tensor held beside those the caller keeps; quantised ones are multiplied out.
+
+    Raises:
+        CheckpointError: weights are missing, superfluous, or of another shape than ``dims`` asks for.
+    """
+    blocks = list(layout(dims))
+    _complete(index, {block.variable: block.shape for block in blocks})
+    with index.source.open() as stream:
+        for block in blocks:
+            if block.part in parts:
+                tensor = _tensor(index, stream, block.variable, dtype).to(device)
+                pieces = tensor.chunk(len(block.targets))
+                yield from ((name, piece) for name, piece in zip(block.targets, pieces, strict=True) if name)
+
+
+def _complete(index: Index, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    name = index.source.name
+    missing = [variable for variable in shapes if variable not in index.variables]
+    if missing:
+        raise CheckpointError(f"{name} lacks {', '.join(missing[:5])}" + _more(missing))
+    for variable, shape in shapes.items():
+        if index.variables[variable].shape != shape:
+            raise CheckpointError(f"{name}: {variable} is {index.variables[variable].shape}, expected {shape}")
+    scales = {f"{variable}_scale" for variable in shapes}
+    # The output projection shares the embedding; scalars are attributes, not weights.
+    known = {*shapes, *scales, "decoder/projection/weight", "decoder/projection/weight_scale"}
+    extra = [key for key, variable in index.variables.items() if variable.shape and key not in known]
+    if extra:
+        raise CheckpointError(f"{name} has weights no Whisper has: {', '.join(extra[:5])}" + _more(extra))
+
+
+def _more(names: list[str]) -> str:
+    return f" and {len(names) - 5} more" if len(names) > 5 else ""
+
+
+def _tensor(index: Index, stream: BinaryIO, name: str, dtype: torch.dtype) -> torch.Tensor:
+    variable = index.variables[name]
+    tensor = _array(index, stream, variable)
+    if not variable.dtype.startswith("int"):
+        return tensor.to(dtype)
+    scale = index.variables.get(f"{name}_scale")
+    if scale is None or scale.shape not in ((), (1,), variable.shape[:1]) or scale.dtype.startswith("int"):
+        raise CheckpointError(f"{index.source.name}: {name} is {variable.dtype} without a scale that fits")
+    scales = _array(index, stream, scale).float().reshape(-1, *[1] * (len(variable.shape) - 1))
+    # What is stored is weight times scale, rounded.
+    return tensor.float().div_(scales).to(dtype)
+
+
+def _array(index: Index, stream: BinaryIO, variable: Variable) -> torch.Tensor:
+    import torch
+
+    buffer = bytearray(variable.size)
+    stream.seek(variable.offset)
+    if stream.readinto(buffer) != variable.size:  # type: ignore[attr-defined]
+        raise CheckpointError(f"{index.source.name} became shorter while it was read")
+    return torch.frombuffer(buffer, dtype=getattr(torch, variable.dtype)).reshape(variable.shape)

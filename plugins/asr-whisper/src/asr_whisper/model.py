@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+
 from asr_core.engines.torch import CrossDecoder
 from asr_core.types import Checkpoint, Feature, Weights
-
 from asr_whisper.weights import load_module
 
 

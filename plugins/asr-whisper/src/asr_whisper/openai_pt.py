@@ -46,7 +46,7 @@ _NAMES = (
     (r"_attn\.out\.", "_attn.out_proj."),
     (r"\.token_embedding\.", ".embed_tokens."),
     (r"\.positional_embedding$", ".embed_positions.weight"),
-    (r"\.ln_post\.|decoder\.ln\.", ".layer_norm."),
+    (r"\.(ln|ln_post)\.", ".layer_norm."),
 )
 
 
@@ -121,7 +121,7 @@ def _open(source: Source) -> Mapping[str, Any]:
     try:
         data = torch.load(source.parts[0], map_location="cpu", weights_only=True, mmap=True)
     except Exception as error:
-        # pickle, zip reader and tensor rebuilding raise from a dozen trees; none means anything but "damaged or hostile"
+        # pickle, zip reader and tensor rebuilding have a dozen kinds of error, all meaning damaged or hostile
         raise CheckpointError(f"{source.name} cannot be read as weights and nothing else: {error}") from error
     if not isinstance(data, dict) or not data.keys() >= {"dims", "model_state_dict"}:
         raise CheckpointError(f"{source.name} has no dims and model_state_dict, so it is not OpenAI's format")

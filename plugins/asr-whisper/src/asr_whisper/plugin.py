@@ -9,6 +9,7 @@ from asr_core import ModelCard, hookimpl
 
 if TYPE_CHECKING:
     import torch
+
     from asr_core.types import (
         AudioSpan,
         Capabilities,
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
         Verdict,
         Weights,
     )
-
     from asr_whisper.decoding import TextState
     from asr_whisper.frontend import Frontend
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from asr_core.types import Capabilities, ChunkPolicy, EncoderPolicy, NativeLimit, Task
-
 from asr_whisper.config import WhisperConfig
 from asr_whisper.languages import spoken
 

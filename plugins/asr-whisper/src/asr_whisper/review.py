@@ -6,9 +6,8 @@ import math
 import zlib
 
 from asr_core.types import Accept, ClipContext, ClipOutput, NoSpeech, PreparedClip, Retry, TranscriptionRequest, Verdict
-
 from asr_whisper.frontend import BEGIN, Frontend, temperatures
-from asr_whisper.policy import HOP, FRAMES_PER_POSITION
+from asr_whisper.policy import FRAMES_PER_POSITION, HOP
 
 MIN_MEAN_LOGPROB = -1.0
 MAX_COMPRESSION_RATIO = 2.4
@@ -22,7 +21,7 @@ def review_output(
     request: TranscriptionRequest,
     context: ClipContext,
 ) -> Verdict:
-    """Silence if the model heard none and is unsure; a retry, warmer, while there is a reason and a temperature left."""
+    """Silence if the model heard none and is unsure; a warmer retry while there is a reason and a temperature left."""
     unsure = output.mean_logprob < MIN_MEAN_LOGPROB
     if unsure and math.exp(context.probe_results[BEGIN][0]) > MAX_NO_SPEECH:
         return NoSpeech()

@@ -25,7 +25,7 @@ class JoinedFile(io.RawIOBase):
         self._position = 0
         try:
             for part in parts:
-                self._files.append(part.open("rb", buffering=0))  # type: ignore[arg-type]
+                self._files.append(part.open("rb", buffering=0))
             self._sizes = [file.seek(0, io.SEEK_END) for file in self._files]
         except OSError:
             self.close()

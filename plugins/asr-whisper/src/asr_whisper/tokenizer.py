@@ -21,10 +21,8 @@ _LANGUAGE = re.compile(r"<\|([a-z]{2,3})\|>")
 _NO_SPEECH = ("<|nospeech|>", "<|nocaptions|>")  # the second in files converted from the first release
 
 # What subtitles write and nobody says: the list OpenAI's decoder suppresses, by text instead of by id.
-_SYMBOLS = (
-    *"\"#()*+/:;<=>@[\\]^_`{|}~「」『』",
-    *"<< >> <<< >>> -- --- -( -[ (' (\" (( )) ((( ))) [[ ]] {{ }} ♪♪ ♪♪♪".split(),
-)
+_PAIRS = "<< >> <<< >>> -- --- -( -[ (' (\" (( )) ((( ))) [[ ]] {{ }} ♪♪ ♪♪♪"
+_SYMBOLS = (*'"#()*+/:;<=>@[\\]^_`{|}~「」『』', *_PAIRS.split())
 _NOTES = "♩♪♫♬♭♮♯"  # several tokens each, of which the first already is never speech
 
 
@@ -142,7 +140,9 @@ def _id(tokenizer: Tokenizer, token: str) -> int:
 def _no_speech(tokenizer: Tokenizer, no_timestamps: int) -> int:
     """By place, since its name changed; asking by the wrong name gives the end of text in some libraries."""
     if tokenizer.id_to_token(no_timestamps - 1) not in _NO_SPEECH:
-        raise CheckpointError(f"not a tokenizer of Whisper: token {no_timestamps - 1} is none of {', '.join(_NO_SPEECH)}")
+        raise CheckpointError(
+            f"not a tokenizer of Whisper: token {no_timestamps - 1} is none of {', '.join(_NO_SPEECH)}"
+        )
     return no_timestamps - 1
 
 

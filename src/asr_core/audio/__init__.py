@@ -1,0 +1,10 @@
+"""From uploaded bytes, or arrays, to one :class:`~asr_core.types.Waveform`: sniff, decode, downmix, resample."""
+
+from __future__ import annotations
+
+from asr_core.audio._array import from_array
+from asr_core.audio._load import load
+from asr_core.audio._sniff import SUPPORTED_FORMATS
+from asr_core.audio._source import AudioSource
+
+__all__ = ["SUPPORTED_FORMATS", "AudioSource", "from_array", "load"]

@@ -1,0 +1,76 @@
+"""One upload to one waveform."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import closing
+
+from asr_core.audio._container import audio_stream, open_container
+from asr_core.audio._deadline import Deadline
+from asr_core.audio._decode import Block, Damage, decode
+from asr_core.audio._limits import DEFAULT_LIMITS
+from asr_core.audio._parts import parts
+from asr_core.audio._sniff import sniff
+from asr_core.audio._source import AudioSource, Source, open_source
+from asr_core.audio._track import Track
+from asr_core.audio._waveform import waveform
+from asr_core.errors import AudioError, CorruptAudioError, NoAudioError, UnknownFormatError
+from asr_core.types import UploadLimits, Waveform
+
+# Where the sound ends was measured, so the header is not asked; larger packets than FFmpeg's take half the time.
+_WAV_OPTIONS = {"ignore_length": "1", "max_size": "65536"}
+
+
+def load(source: AudioSource, rate: int, limits: UploadLimits = DEFAULT_LIMITS) -> Waveform:
+    """Decode ``source`` to mono float32 at ``rate`` Hz: the mean of the channels of the first audio stream.
+
+    ``source`` is bytes, a binary file object (read from where it stands, left open) or a path. What the file is, is
+    told from its bytes. Damage becomes :class:`~asr_core.types.Hole` entries as long as something can be decoded;
+    otherwise an :class:`~asr_core.errors.AudioError` is raised, UploadTooLargeError or AudioTooLongError past
+    ``limits``, OSError where the path cannot be read. Blocks for the time of decoding: not for an event loop.
+    """
+    deadline = Deadline(limits.max_decode_seconds)
+    track = Track(rate, limits.max_seconds)
+    with open_source(source, limits.max_bytes, deadline) as file:
+        kind = sniff(file)
+        _record(track, file.window(kind.start), kind.demuxer, deadline)
+    samples = track.finish()
+    if not len(samples):
+        raise _silence(track)
+    return waveform(samples, rate, tuple(track.holes))
+
+
+def _record(track: Track, file: Source, demuxer: str, deadline: Deadline) -> None:
+    """Put every part of ``file`` on ``track``; a part that cannot be read does not undo the others."""
+    failure: AudioError | None = None
+    for part in parts(file, demuxer):
+        with closing(_items(part.source, demuxer)) as items:
+            for item in items:
+                deadline.check()
+                if isinstance(item, Block):
+                    track.add(item)
+                elif isinstance(item, Damage):
+                    track.mark(item.reason)
+                else:
+                    failure = failure or item
+                    track.mark(item.message)
+        if part.damage:
+            track.mark(part.damage)
+    if failure and not track.position:
+        raise failure
+
+
+def _items(file: Source, demuxer: str) -> Generator[Block | Damage | AudioError, None, None]:
+    """What one file holds, with the error that ends it early as the last item; limits and bad samples raise instead."""
+    options = _WAV_OPTIONS if demuxer == "wav" else {}
+    try:
+        with open_container(file, demuxer, options) as container:
+            yield from decode(container, audio_stream(container))
+    except (CorruptAudioError, NoAudioError, UnknownFormatError) as error:
+        yield error
+
+
+def _silence(track: Track) -> NoAudioError | CorruptAudioError:
+    if track.holes:
+        return CorruptAudioError(f"Audio file might be corrupted or unsupported. {track.holes[0].reason}")
+    return NoAudioError("The file holds no sound: not one sample in it.")

@@ -1,0 +1,216 @@
+"""What every model plugin must keep, as tests that its own test suite subclasses.
+
+from asr_core.testing.conformance import ModelConformance
+
+class TestMyModel(ModelConformance):
+    model = "my-model"            # a name, or a directory with a small random checkpoint
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def speech(cls): ...         # float32 mono at the model's rate, a few seconds
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from subprocess import run
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from attrs import evolve
+
+from asr_core import audio
+from asr_core.api import Transcriber, load
+from asr_core.errors import AudioTooLongError, InvalidRequestError
+from asr_core.loading import ServedModel
+from asr_core.types import (
+    AudioSlice,
+    CheckpointModel,
+    Clip,
+    ClipContext,
+    Feature,
+    PreparedClip,
+    Samples,
+    Transcript,
+    TranscriptionRequest,
+)
+
+ATOL = 1e-3
+"""Encoder rows of a clip alone and in company may differ by the order of float32 sums."""
+
+_HEAVY = "torch", "transformers", "librosa"
+_DISCOVER = f"""
+import sys
+from asr_core.plugins import Plugins
+Plugins.discover(strict=True).models()
+print([name for name in {_HEAVY!r} if name in sys.modules])
+"""
+
+
+class ModelConformance:
+    """Subclass it, set :attr:`model` and override the fixture ``speech``; float32 on the CPU throughout."""
+
+    model: ClassVar[str]
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def speech(cls) -> Samples:
+        """Sound the model makes words of: float32 mono of shape [n] at its own rate."""
+        raise NotImplementedError("override the fixture `speech`")
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def transcriber(cls) -> Iterator[Transcriber]:
+        """The model, opened as a user would."""
+        with load(cls.model, device="cpu", dtype="float32") as transcriber:
+            yield transcriber
+
+    @pytest.fixture
+    def served(self, transcriber: Transcriber) -> ServedModel:
+        """Its hooks and what they answered."""
+        return transcriber.served
+
+    @pytest.fixture
+    def clip(self, served: ServedModel, speech: Samples) -> Clip:
+        """The speech as prepare_clip gets it."""
+        rate = served.native_limit.sample_rate
+        return audio.from_array(speech, rate, rate).clip()
+
+    @pytest.fixture
+    def prepared(self, served: ServedModel, clip: Clip) -> PreparedClip:
+        """The speech prepared, every probe answered as if nothing were likelier than anything."""
+        return self.prepare(served, clip, ClipContext())
+
+    def prepare(self, served: ServedModel, clip: Clip, context: ClipContext) -> PreparedClip:
+        """Prepare until no probe is open."""
+        prepared = served.hooks.prepare_clip(served.model, clip, TranscriptionRequest(), context)
+        answers = {probe.name: (-10.0,) * len(probe.token_ids) for probe in prepared.probes}
+        if answers.keys() <= context.probe_results.keys():
+            return prepared
+        return self.prepare(served, clip, evolve(context, probe_results={**context.probe_results, **answers}))
+
+    def test_registering_is_cheap(self) -> None:
+        """Listing plugins loads neither torch nor transformers nor librosa."""
+        result = run([sys.executable, "-c", _DISCOVER], capture_output=True, text=True, check=True)
+        assert result.stdout.strip() == "[]"
+
+    def test_policies_answer_before_anything_is_loaded(self, served: ServedModel) -> None:
+        """``explain`` must need no weights: the same answers from the checkpoint alone."""
+        named = CheckpointModel(served.card, served.model.checkpoint)
+        assert served.hooks.native_limit(named) == served.native_limit
+        assert served.hooks.chunk_policy(named) == served.chunk_policy
+        assert served.hooks.encoder_policy(named) == served.encoder_policy
+
+    def test_limits_are_consistent(self, served: ServedModel) -> None:
+        """A chunk fits the model, and every limit says where it comes from."""
+        limit, policy = served.native_limit, served.chunk_policy
+        assert limit.sample_rate > 0
+        if limit.seconds is not None:
+            assert limit.seconds > 0
+            assert "seconds" in limit.sources
+            assert (policy.target_s or limit.seconds) <= limit.seconds
+
+    def test_languages_are_codes(self, served: ServedModel) -> None:
+        """Lower-case, each once."""
+        languages = served.capabilities.languages
+        assert list(languages) == [code.lower() for code in dict.fromkeys(languages)]
+
+    def test_preparing_is_a_function(self, served: ServedModel, clip: Clip, prepared: PreparedClip) -> None:
+        """The same clip and context prepare to the same values: the core may ask again."""
+        assert self.prepare(served, clip, ClipContext()) == prepared
+
+    def test_prepared_values_fit_together(self, served: ServedModel, clip: Clip, prepared: PreparedClip) -> None:
+        """Spans lie in the clip, slices in their spans, and a generation has an end."""
+        length = clip.end_sample - clip.start_sample
+        assert prepared.spans
+        for span in prepared.spans:
+            assert 0 <= span.start_sample <= span.end_sample <= length
+            assert span.tokens > 0
+        for part in prepared.prompt:
+            if isinstance(part, AudioSlice):
+                assert 0 <= part.first < part.first + part.count <= prepared.spans[part.span].tokens
+        if served.engine is not None:
+            assert prepared.stop
+            assert prepared.budget > 0
+
+    def test_company_changes_nothing(self, served: ServedModel, clip: Clip, prepared: PreparedClip) -> None:
+        """As many rows as planned, and the same ones alone and in a batch of two; the same for recognised tokens."""
+        feature = served.hooks.extract_features(served.model, clip, prepared.spans)[0]
+        alone, *pair = (_compute(served, [feature] * size)[-1] for size in (1, 2))
+        if served.engine is None:
+            assert pair == [alone]
+        else:
+            assert len(alone) == prepared.spans[0].tokens
+            np.testing.assert_allclose(_array(pair[0]), _array(alone), atol=ATOL)
+
+    def test_decoding_is_a_function(self, transcriber: Transcriber, served: ServedModel, speech: Samples) -> None:
+        """The same piece for the same tokens and state: the core offers held tokens again."""
+        state: Any = None
+        for segment in transcriber.transcribe(speech).segments:
+            for token in segment.tokens:
+                first = served.hooks.decode_tokens(served.model, (token,), state, False)
+                assert served.hooks.decode_tokens(served.model, (token,), state, False) == first
+                state = first[1]
+        served.hooks.decode_tokens(served.model, (), state, True)
+
+    def test_silence_has_no_words(self, transcriber: Transcriber, served: ServedModel) -> None:
+        """Two seconds of digital silence."""
+        transcript = transcriber.transcribe(np.zeros(2 * served.native_limit.sample_rate, np.float32))
+        assert transcript.text == ""
+        assert [stretch.state for stretch in transcript.coverage] == ["silent"]
+
+    @pytest.mark.parametrize("samples", [1, 159, 399, 400, 1600])
+    def test_very_short_audio_has_an_answer(self, transcriber: Transcriber, samples: int) -> None:
+        """Words or a typed error, never a crash."""
+        tone = np.sin(np.arange(samples, dtype=np.float32))
+        transcript = _answer(transcriber, tone)
+        if transcript is not None:
+            assert transcript.duration == pytest.approx(samples / transcriber.served.native_limit.sample_rate)
+
+    def test_longer_than_native_is_refused_by_name(self, transcriber: Transcriber, served: ServedModel) -> None:
+        """Never a silent cut."""
+        limit = served.native_limit
+        if limit.seconds is None or limit.seconds > 120:
+            pytest.skip("the limit is beyond what a test should hold in memory")
+        noise = np.full(round((limit.seconds + 1) * limit.sample_rate), 0.1, np.float32)
+        with pytest.raises(AudioTooLongError, match=served.card.name) as raised:
+            transcriber.transcribe(noise)
+        assert raised.value.layer == "native_limit"
+
+    def test_odd_audio_changes_nobody_elses_answer(self, transcriber: Transcriber, speech: Samples) -> None:
+        """The same words before and after audio that is loud, constant, or not a number."""
+        before = transcriber.transcribe(speech)
+        for odd in (speech * 1000, np.full(4000, 0.5, np.float32), np.full(4000, np.nan, np.float32)):
+            _answer(transcriber, odd)
+        after = transcriber.transcribe(speech)
+        assert (after.text, after.segments) == (before.text, before.segments)
+
+    def test_segments_lie_in_the_audio(self, transcriber: Transcriber, speech: Samples) -> None:
+        """0 <= start <= end <= duration, in order, and their texts are the text."""
+        transcript = transcriber.transcribe(speech)
+        bounds = [bound for segment in transcript.segments for bound in (segment.start_ms, segment.end_ms)]
+        starts = [segment.start_ms for segment in transcript.segments]
+        assert starts == sorted(starts)
+        assert all(0 <= bound <= round(1000 * transcript.duration) for bound in bounds)
+        assert "".join("".join(segment.text.split()) for segment in transcript.segments) == "".join(
+            transcript.text.split()
+        )
+
+
+def _compute(served: ServedModel, features: list[Feature]) -> Sequence[Any]:
+    hook = served.hooks.recognize_batch if served.engine is None else served.hooks.encode_batch
+    return served.compute.submit(hook, served.model, features).result()
+
+
+def _array(rows: Any) -> Any:
+    return rows.float().cpu().numpy()
+
+
+def _answer(transcriber: Transcriber, samples: Samples) -> Transcript | None:
+    """The transcript, or None where the audio was refused as the caller's fault."""
+    try:
+        return transcriber.transcribe(samples)
+    except InvalidRequestError:
+        return None

@@ -1,0 +1,77 @@
+"""Marks to segments: missing bounds are found, all lie in the clip, and text never changes."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from asr_core.runtime.fold import fold
+from asr_core.runtime.text import Fragment
+from asr_core.types import End, Language, Mark, Speaker, Start
+
+
+def fragments(*items: str | Mark) -> list[Fragment]:
+    return [Fragment((number,), (-1.0,), (item,)) for number, item in enumerate(items)]
+
+
+def bounds(*items: str | Mark, duration: int = 10_000) -> list[tuple[int, int, str]]:
+    return [(one.start_ms, one.end_ms, one.text) for one in fold(fragments(*items), duration).segments]
+
+
+def test_marked_segments_keep_their_bounds() -> None:
+    assert bounds(Start(0), " a", End(500), Start(700), " b", End(900)) == [(0, 500, "a"), (700, 900, "b")]
+
+
+def test_text_without_marks_spans_the_clip() -> None:
+    assert bounds("hello") == [(0, 10_000, "hello")]
+
+
+def test_a_missing_end_is_the_next_start() -> None:
+    assert bounds(Start(100), "a", Start(400), "b", End(900)) == [(100, 400, "a"), (400, 900, "b")]
+
+
+def test_a_missing_start_is_the_last_end() -> None:
+    assert bounds(Start(100), "a", End(300), "b", End(900)) == [(100, 300, "a"), (300, 900, "b")]
+
+
+def test_a_missing_last_end_is_the_end_of_the_clip() -> None:
+    assert bounds(Start(100), "a") == [(100, 10_000, "a")]
+
+
+def test_bounds_outside_the_clip_are_clamped() -> None:
+    assert bounds(Start(100), "a", End(4809), duration=4601) == [(100, 4601, "a")]
+
+
+def test_a_segment_without_text_is_dropped() -> None:
+    assert bounds(Start(0), " ", End(500), Start(700), "b", End(900)) == [(700, 900, "b")]
+
+
+def test_speakers_part_segments() -> None:
+    folded = fold(fragments(Speaker("A"), Start(0), "hi", End(100), Speaker("B"), Start(100), "ho", End(200)), 200)
+    assert [(one.speaker, one.text) for one in folded.segments] == [("A", "hi"), ("B", "ho")]
+
+
+def test_languages_are_told_once_in_order() -> None:
+    assert fold(fragments(Language("en"), "a", Language("de"), "b", Language("en")), 10).languages == ("en", "de")
+
+
+def test_tokens_stay_with_their_segment() -> None:
+    first, second = fold(fragments(Start(0), "a", End(5), Start(5), "b", End(9)), 10).segments
+    assert (first.tokens, second.tokens) == ((0, 1, 2), (3, 4, 5))
+
+
+marks = st.one_of(
+    st.builds(Start, st.integers(-100, 2000)),
+    st.builds(End, st.integers(-100, 2000)),
+    st.builds(Speaker, st.sampled_from("AB")),
+    st.text(),
+)
+
+
+@given(st.lists(marks), st.integers(0, 1000))
+def test_any_marks_give_ordered_segments_and_the_same_text(items: list[str | Mark], duration: int) -> None:
+    folded = fold(fragments(*items), duration)
+    assert folded.text == "".join(item for item in items if isinstance(item, str)).strip()
+    starts = [segment.start_ms for segment in folded.segments]
+    assert starts == sorted(starts)
+    assert all(0 <= one.start_ms <= one.end_ms <= duration and one.text for one in folded.segments)
