@@ -1,0 +1,127 @@
+"""One process that serves models: bind, load, announce, answer, drain, close."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import signal
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
+
+from attrs import frozen
+from hypercorn.asyncio import serve
+from hypercorn.config import Config
+from starlette.applications import Starlette
+
+from asr_core.engines.compute import Compute
+from asr_core.errors import AsrError
+from asr_core.loading import EngineOptions, ServedModel, open_model
+from asr_core.plugins import Plugins
+from asr_core.serve.app import create_app
+from asr_core.serve.traffic import Traffic
+from asr_core.types import UploadLimits
+
+BACKLOG = 128
+
+
+@frozen
+class ServerOptions:
+    """Where to listen (port 0 takes a free one), and how long running requests may take once told to stop."""
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    drain_seconds: float = 30.0
+
+
+def run(plugins: Plugins, references: Sequence[str], engine: EngineOptions, options: ServerOptions) -> None:
+    """Serve the models that ``references`` mean until SIGTERM or SIGINT; a second signal does not wait.
+
+    Raises:
+        AsrError: the address is taken, or a model cannot be loaded.
+    """
+    with ExitStack() as stack:
+        # Bound first: a taken port is found before minutes of loading, and nobody is let in before listen().
+        listener = stack.enter_context(_bind(options))
+        models = _open(plugins, references, engine, stack)
+        traffic = Traffic()
+        app = create_app(models, UploadLimits(), traffic)
+        listener.listen(BACKLOG)
+        announce = partial(_announce, _url(options.host, listener), options.host, next(iter(models)))
+        asyncio.run(_serve(app, listener, traffic, options.drain_seconds, announce))
+
+
+def _bind(options: ServerOptions) -> socket.socket:
+    listener = socket.socket(socket.AF_INET6 if ":" in options.host else socket.AF_INET)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((options.host, options.port))
+    except (OSError, OverflowError) as error:
+        listener.close()
+        raise AsrError(f"cannot listen on {options.host} port {options.port}: {error}") from error
+    return listener
+
+
+def _open(
+    plugins: Plugins, references: Sequence[str], engine: EngineOptions, stack: ExitStack
+) -> dict[str, ServedModel]:
+    compute = Compute()
+    stack.callback(compute.close)
+    models: dict[str, ServedModel] = {}
+    for reference in references:
+        served = open_model(plugins, reference, engine, compute)
+        stack.callback(served.close)
+        if models.setdefault(served.card.name, served) is not served:
+            raise AsrError(
+                f"{reference!r} means {served.card.name!r}, which is served already: one server each, please"
+            )
+        name = engine.engine if served.engine else "none"
+        print(f"{served.card.name}: engine {name}, {served.model.device}, {served.model.dtype}", flush=True)
+    return models
+
+
+def _url(host: str, listener: socket.socket) -> str:
+    return f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
+
+
+def _announce(url: str, host: str, model: str) -> None:
+    if not _is_loopback(host):
+        print(
+            f"warning: {host} is no loopback address, and without a key everyone who reaches it is served", flush=True
+        )
+    print(f"serving on {url}", flush=True)
+    print(f"try: curl {url}/v1/audio/transcriptions -F model={model} -F file=@audio.wav", flush=True)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+async def _serve(
+    app: Starlette, listener: socket.socket, traffic: Traffic, drain_seconds: float, announce: Callable[[], None]
+) -> None:
+    stop = asyncio.Event()
+
+    def on_signal() -> None:
+        if stop.is_set():
+            traffic.expire(0)
+        stop.set()
+
+    async def drained() -> None:
+        # The port stays open meanwhile: /ready says 503 to balancers, and late uploads get an answer, not a reset.
+        await stop.wait()
+        await traffic.drain(drain_seconds)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, on_signal)
+    # Only now would a signal be understood. Whoever connects at once waits in the backlog.
+    announce()
+    config = Config()
+    config.bind = [f"fd://{listener.detach()}"]
+    config.errorlog = logging.getLogger("hypercorn")
+    await serve(app, config, shutdown_trigger=drained)

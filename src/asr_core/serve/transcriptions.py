@@ -1,0 +1,34 @@
+"""POST /v1/audio/transcriptions."""
+
+from __future__ import annotations
+
+from attrs import frozen
+from starlette.requests import Request
+from starlette.responses import Response
+
+from asr_core.pipeline import transcribe
+from asr_core.serve.catalog import Catalog
+from asr_core.serve.fields import read_call
+from asr_core.serve.form import read_form
+from asr_core.serve.formats import FORMATS
+from asr_core.serve.presence import while_connected
+from asr_core.serve.traffic import Traffic
+from asr_core.types import UploadLimits
+
+
+@frozen(eq=False)
+class Transcriptions:
+    """The route over the models of one server."""
+
+    catalog: Catalog
+    limits: UploadLimits
+    traffic: Traffic
+
+    async def create(self, request: Request) -> Response:
+        """Transcribe one upload; whatever can be refused is refused before its audio is decoded."""
+        self.traffic.admit()
+        async with read_form(request) as form:
+            call = read_call(form, self.catalog, self.limits)
+            work = transcribe(call.served, call.file, call.request, self.limits)
+            transcript = await while_connected(request.receive, work)
+        return FORMATS[call.response_format](transcript)
