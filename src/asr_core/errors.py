@@ -24,7 +24,7 @@ and the ``layer`` that refused, so that no caller of the core needs a table of i
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 
 class AsrError(Exception):
@@ -44,16 +44,6 @@ class AsrError(Exception):
         self.param = param if param is not None else self.default_param
         self.code = code if code is not None else self.default_code
         self.layer = layer if layer is not None else self.default_layer
-
-    def as_dict(self) -> dict[str, Any]:
-        """OpenAI's four error keys, all present; ``layer`` rides along for people who debug."""
-        return {
-            "message": self.message,
-            "type": self.type,
-            "param": self.param,
-            "code": self.code,
-            "layer": self.layer,
-        }
 
 
 class InvalidRequestError(AsrError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 from attrs import evolve, frozen
@@ -23,8 +22,6 @@ from asr_core.types import (
     NativeLimit,
 )
 
-logger = logging.getLogger(__name__)
-
 DTYPES = ("float32", "bfloat16", "float16")
 
 
@@ -41,13 +38,14 @@ class EngineOptions:
 class ServedModel:
     """A model ready to transcribe, with the answers its plugin gave once at the checkpoint stage.
 
-    ``capabilities`` are the plugin's and the engine's together. ``engine`` is None for a model that recognises
-    without generating.
+    ``capabilities`` are the plugin's and the engine's together. ``engine`` and ``engine_name`` are None for a model
+    that recognises without generating.
     """
 
     hooks: ModelHooks
     model: LoadedModel
     engine: Engine | None
+    engine_name: str | None
     compute: Compute
     capabilities: Capabilities
     native_limit: NativeLimit
@@ -58,6 +56,11 @@ class ServedModel:
     def card(self) -> ModelCard:
         """The card under which it answers."""
         return self.model.card
+
+    @property
+    def placement(self) -> str:
+        """One line for people: what runs this model, where, in which dtype."""
+        return f"{self.card.name}: engine {self.engine_name or 'none'}, {self.model.device}, {self.model.dtype}"
 
     def close(self) -> None:
         """Fail what still runs and take no more; the compute thread belongs to whoever made it."""
@@ -81,11 +84,11 @@ def open_model(plugins: Plugins, reference: str, options: EngineOptions, compute
     ready = FrontendModel(card, checkpoint, hooks.prepare_frontend(named))
     weights = hooks.load_weights(ready, engine_card.parts, device, dtype)
     model = LoadedModel(card, checkpoint, ready.frontend, weights, device, dtype)
-    logger.info("loaded %s on %s in %s, engine %s", card.name, device, dtype, engine_card.name)
     return ServedModel(
         hooks=hooks,
         model=model,
         engine=None if weights.decoder is None else engine_card.create(model, compute),
+        engine_name=None if weights.decoder is None else engine_card.name,
         compute=compute,
         capabilities=capabilities,
         native_limit=hooks.native_limit(named),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import math
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from whisper.normalizers import EnglishTextNormalizer
 from asr_core import audio
 from asr_core.api import Transcriber, load
 from asr_core.types import Samples
+from asr_whisper import review
 from asr_whisper.frontend import Frontend
 from asr_whisper.weights import load_module
 
@@ -77,6 +79,13 @@ def transformers_base(base: Transcriber, frontend: Frontend) -> WhisperForCondit
         max_length=448,
     )
     return module
+
+
+@pytest.fixture
+def greedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take the first answer however unsure, as generate does."""
+    monkeypatch.setattr(review, "MIN_MEAN_LOGPROB", -math.inf)
+    monkeypatch.setattr(review, "MAX_COMPRESSION_RATIO", math.inf)
 
 
 def features(frontend: Frontend, samples: Samples) -> torch.Tensor:

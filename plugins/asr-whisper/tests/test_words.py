@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from transformers import WhisperForConditionalGeneration
 from asr_core import audio
 from asr_core.api import Transcriber
 from asr_core.types import Transcript
-from asr_whisper import review
 from asr_whisper.frontend import Frontend
 
 from .conftest import MULTILINGUAL, features
@@ -36,13 +34,6 @@ def test_at_most_one_word_is_wrong(
 
 def test_all_multilingual_clips_are_there() -> None:
     assert len(CLIPS) == 27
-
-
-@pytest.fixture
-def greedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take the first answer however unsure, as generate does."""
-    monkeypatch.setattr(review, "MIN_MEAN_LOGPROB", -math.inf)
-    monkeypatch.setattr(review, "MAX_COMPRESSION_RATIO", math.inf)
 
 
 @pytest.mark.usefixtures("greedy")

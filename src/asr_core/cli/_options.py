@@ -10,7 +10,6 @@ import click
 from attrs import evolve, frozen
 
 if TYPE_CHECKING:
-    from asr_core.loading import EngineOptions, ServedModel
     from asr_core.plugins import Plugins
 
 
@@ -46,12 +45,6 @@ def engine_options(command: Callable[..., None]) -> Callable[..., None]:
         command(*args, engine=EngineOptions(engine, device, dtype), **options)
 
     return with_engine
-
-
-def where(served: ServedModel, engine: EngineOptions) -> str:
-    """One line on what runs a model."""
-    name = engine.engine if served.engine else "none"
-    return f"{served.card.name}: engine {name}, {served.model.device}, {served.model.dtype}"
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

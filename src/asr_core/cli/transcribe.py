@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from asr_core.cli._batch import Batch
-from asr_core.cli._options import Discovery, engine_options, where
+from asr_core.cli._options import Discovery, engine_options
 from asr_core.cli._output import Output, check_output
 from asr_core.formats import FORMATS, TIMED
 
@@ -44,7 +44,7 @@ def transcribe(
     from asr_core.api import Transcriber
 
     with Transcriber(discovery.plugins(), model, engine) as transcriber:
-        click.echo(where(transcriber.served, engine), err=True)
+        click.echo(transcriber.served.placement, err=True)
         times = ("segment",) if format_ in TIMED else ()
         batch = Batch(lambda file: transcriber.transcribe(file, times=times, **fields), writer)
         batch.run(files)

@@ -66,7 +66,7 @@ def _facts(served: ServedModel) -> dict[str, Any]:
         "capabilities": asdict(served.capabilities, filter=_is_told, value_serializer=_as_json),
         "native_limit": asdict(served.native_limit),
         "chunk_policy": asdict(served.chunk_policy),
-        "engine": type(served.engine).__name__ if served.engine else None,
+        "engine": served.engine_name,
         "device": served.model.device,
         "dtype": served.model.dtype,
     }

@@ -77,8 +77,7 @@ def _open(
             raise AsrError(
                 f"{reference!r} means {served.card.name!r}, which is served already: one server each, please"
             )
-        name = engine.engine if served.engine else "none"
-        print(f"{served.card.name}: engine {name}, {served.model.device}, {served.model.dtype}", flush=True)
+        print(served.placement, flush=True)
     return models
 
 

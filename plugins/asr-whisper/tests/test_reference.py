@@ -1,0 +1,98 @@
+"""OpenAI's own package on the same weights: the same words at the same times."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jiwer
+import numpy as np
+import pytest
+from whisper.decoding import DecodingOptions, decode
+from whisper.model import ModelDimensions, Whisper
+
+from asr_core import audio
+from asr_core.api import Transcriber
+from asr_core.types import Samples
+from asr_whisper.frontend import Frontend
+from asr_whisper.openai_pt import _rename
+
+from .conftest import MULTILINGUAL, features
+
+BASE = ModelDimensions(
+    n_mels=80,
+    n_audio_ctx=1500,
+    n_audio_state=512,
+    n_audio_head=8,
+    n_audio_layer=6,
+    n_vocab=51865,
+    n_text_ctx=448,
+    n_text_state=512,
+    n_text_head=8,
+    n_text_layer=6,
+)
+
+
+@pytest.fixture(scope="module")
+def openai_base(transformers_base: Any) -> Whisper:
+    """The weights under OpenAI's names, run by OpenAI's code."""
+    state = transformers_base.state_dict()
+    model = Whisper(BASE)
+    model.load_state_dict({name: state[_rename(name)] for name in model.state_dict()})
+    return model.eval()
+
+
+@pytest.fixture(autouse=True)
+def ignore_unclosed_files() -> Iterator[None]:
+    """OpenAI's package leaves its vocabulary open."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        yield
+
+
+def reference(model: Whisper, samples: Samples) -> dict[str, Any]:
+    heard: dict[str, Any] = model.transcribe(samples.copy(), fp16=False, condition_on_previous_text=False)
+    return heard
+
+
+def test_words_and_times_are_openais(base: Transcriber, openai_base: Whisper, librivox: dict[Path, str]) -> None:
+    for path in librivox:
+        heard = reference(openai_base, audio.load(path, 16_000).samples)
+        transcript = base.transcribe(path, times=["segment"])
+        assert transcript.text == heard["text"].strip()
+        assert transcript.language == heard["language"]
+        bounds = [(one.start_ms / 1000, one.end_ms / 1000) for one in transcript.segments]
+        # Theirs comes from features padded before the transform, ours after: a tie may fall otherwise.
+        assert bounds == [pytest.approx((one["start"], one["end"]), abs=0.3) for one in heard["segments"]]
+
+
+@pytest.mark.parametrize("seconds", [28.0, 30.0])
+def test_the_tail_after_an_early_last_time_is_heard(
+    base: Transcriber, openai_base: Whisper, reading: Samples, normalise: Callable[[str], str], seconds: float
+) -> None:
+    """Cut off in mid-sentence, the model closes its last segment before the end; the rest must not be lost."""
+    cut = np.concatenate([reading, reading])[: round(16_000 * seconds)]
+    transcript = base.transcribe(cut, times=["segment"])
+    assert [stretch.state for stretch in transcript.coverage] == ["decoded", "decoded"]
+    first, second = transcript.coverage
+    assert (first.start_sample, first.end_sample, second.end_sample) == (0, second.start_sample, len(cut))
+    heard = reference(openai_base, cut)
+    # OpenAI normalises the loudness of the tail by that of the whole: a word may come out otherwise.
+    measures = jiwer.process_words(normalise(heard["text"]), normalise(transcript.text))
+    assert measures.substitutions + measures.insertions + measures.deletions <= 1
+    assert transcript.segments[-1].start_ms / 1000 == pytest.approx(heard["segments"][-1]["start"], abs=0.1)
+
+
+@pytest.mark.usefixtures("greedy")
+def test_tokens_are_those_of_openais_decoder(base: Transcriber, openai_base: Whisper, frontend: Frontend) -> None:
+    """One clip a language, timestamps included, from the same features."""
+    clips = sorted(MULTILINGUAL.glob("*/pangram*.wav"))
+    assert len(clips) >= 8
+    for path in clips:
+        mel = features(frontend, audio.load(path, 16_000).samples)[0]
+        expected = decode(openai_base, mel, DecodingOptions(fp16=False))
+        transcript = base.transcribe(path, times=["segment"])
+        assert transcript.language == expected.language
+        assert [token for segment in transcript.segments for token in segment.tokens] == expected.tokens
