@@ -23,7 +23,7 @@ def blocks(document: Path, language: str) -> list[str]:
 
 
 def shell(command: str, port: int = 8000) -> str:
-    """Standard output of a command from a document, in the repository's root, with this environment's programs first."""
+    """Standard output of a document's command, in the repository's root, this environment's programs first."""
     command = f'export PATH="{Path(sys.executable).parent}:$PATH"; {command.replace(":8000", f":{port}")}'
     result = subprocess.run(["bash", "-euc", command], cwd=ROOT, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
