@@ -59,9 +59,12 @@ def register_engines(register):
 
 
 @pytest.fixture(autouse=True)
-def nothing_else_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def nothing_else_installed() -> Iterator[None]:
     """Plugins that this environment happens to have are out of sight."""
-    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if not has_plugins(entry)])
+    path = sys.path[:]
+    sys.path[:] = [entry for entry in path if not has_plugins(entry)]
+    yield
+    sys.path[:] = path
 
 
 @cache
@@ -73,7 +76,7 @@ def has_plugins(entry: str) -> bool:
 
 
 @pytest.fixture(autouse=True)
-def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_settings(nothing_else_installed: None, monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("ASR_CORE_PLUGINS_ALLOW", "ASR_CORE_PLUGINS_BLOCK", "ASR_CORE_STRICT"):
         monkeypatch.delenv(variable, raising=False)
 
