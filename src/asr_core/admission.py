@@ -26,6 +26,7 @@ def check_request(name: str, capabilities: Capabilities, request: TranscriptionR
         raise UnsupportedValueError(f"model {name!r} takes no prompt", param="prompt")
     if request.keywords and not capabilities.keywords:
         raise UnsupportedValueError(f"model {name!r} takes no keywords", param="keywords")
+    _check_unicode(request)
     _check_temperature(name, capabilities, request.temperature)
     _check_options(name, capabilities.options, dict(request.options))
 
@@ -48,10 +49,18 @@ def _check_language(name: str, capabilities: Capabilities, language: str | None)
 
 
 def _check_times(name: str, capabilities: Capabilities, times: frozenset[str]) -> None:
-    can = {"segment": capabilities.segment_times, "word": capabilities.word_times}
+    # Nothing asks a plugin for word times yet, whatever it declares.
+    can = {"segment": capabilities.segment_times, "word": False}
     for unit in sorted(times):
         if not can.get(unit):
             raise UnsupportedValueError(f"model {name!r} gives no {unit} times", param="timestamp_granularities")
+
+
+def _check_unicode(request: TranscriptionRequest) -> None:
+    # Half a character, as a command line in a broken encoding has them: no tokenizer can take it.
+    for field, text in (("prompt", request.prompt or ""), *(("keywords", keyword) for keyword in request.keywords)):
+        if any("\ud800" <= character <= "\udfff" for character in text):
+            raise InvalidRequestError(f"{field} is no valid Unicode text", param=field)
 
 
 def _check_temperature(name: str, capabilities: Capabilities, temperature: float | None) -> None:
@@ -75,12 +84,13 @@ def _check_options(name: str, declared: tuple[OptionSpec, ...], given: dict[str,
 
 
 def _check_option(spec: OptionSpec, value: Any) -> None:
+    if spec.type == "audio":
+        raise UnsupportedValueError(f"{spec.name}: further audio is not taken yet", param=spec.name, layer="core")
     types: dict[str, type | tuple[type, ...]] = {
         "string": str,
         "integer": int,
         "number": (int, float),
         "boolean": bool,
-        "audio": bytes,
     }
     # To Python a bool is an int; to a person it is not.
     mistaken = isinstance(value, bool) and spec.type != "boolean"

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Iterable
+from concurrent.futures import CancelledError
 from contextlib import ExitStack
+from functools import partial
 from os import PathLike
 from types import TracebackType
 from typing import Any, Self
 
 import numpy.typing as npt
-from anyio.from_thread import start_blocking_portal
+from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from asr_core import audio
-from asr_core.admission import check_request
 from asr_core.engines.compute import Compute
+from asr_core.errors import OverloadedError
 from asr_core.loading import EngineOptions, ServedModel, open_model
-from asr_core.pipeline import transcribe_waveform
+from asr_core.pipeline import ReadAudio, transcribe
 from asr_core.plugins import Plugins
-from asr_core.types import Task, Transcript, TranscriptionRequest, UploadLimits
+from asr_core.types import Task, Transcript, TranscriptionRequest, UploadLimits, Waveform
 
 LOCAL_LIMITS = UploadLimits(max_bytes=sys.maxsize, max_decode_seconds=3600.0)
 """What a person's own files may be: only the length that one request may have in memory is bounded."""
@@ -46,7 +49,9 @@ class Transcriber:
             self._served = open_model(plugins, model, options, compute)
             stack.callback(self._served.close)
             self._portal = stack.enter_context(start_blocking_portal())
-            self._stack = stack.pop_all()
+            stack.callback(_stop, self._portal)
+            # Also when nobody closes it: the interpreter would wait for ever for the thread of the event loop.
+            self._close = weakref.finalize(self, stack.pop_all().close)
 
     @property
     def served(self) -> ServedModel:
@@ -75,19 +80,20 @@ class Transcriber:
             InvalidRequestError: the request or the audio cannot be served; the message says why.
         """
         request = TranscriptionRequest(task, language, prompt, tuple(keywords), temperature, frozenset(times), options)
-        check_request(self._served.card.name, self._served.capabilities, request)
-        waveform = self._waveform(source, rate)
-        return self._portal.call(transcribe_waveform, self._served, waveform, request)
-
-    def _waveform(self, source: Any, rate: int | None) -> Any:
-        wanted = self._served.native_limit.sample_rate
         if hasattr(source, "dtype"):
-            return audio.from_array(source, rate or wanted, wanted, LOCAL_LIMITS)
-        return audio.load(source, wanted, LOCAL_LIMITS)
+            read: ReadAudio = partial(_from_array, source, rate)
+        else:
+            read = partial(audio.load, source, limits=LOCAL_LIMITS)
+        try:
+            return self._portal.call(transcribe, self._served, read, request)
+        except (CancelledError, RuntimeError) as error:
+            if self._close.alive:
+                raise
+            raise OverloadedError("the model was closed") from error
 
     def close(self) -> None:
-        """Stop what runs and free the memory; harmless twice."""
-        self._stack.close()
+        """Stop what runs, within one token, and take no more; harmless twice."""
+        self._close()
 
     def __enter__(self) -> Self:
         return self
@@ -96,3 +102,11 @@ class Transcriber:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _from_array(samples: Any, source_rate: int | None, rate: int) -> Waveform:
+    return audio.from_array(samples, source_rate or rate, rate, LOCAL_LIMITS)
+
+
+def _stop(portal: BlockingPortal) -> None:
+    portal.call(portal.stop, True)

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
-import numpy as np
 from attrs import define, evolve, field, frozen
 
 from asr_core.engines.protocol import Engine, Finished, GenerationRequest
@@ -28,6 +27,7 @@ from asr_core.types import (
     PreparedClip,
     Probe,
     PromptPart,
+    Recognized,
     Retry,
     Segment,
     Stretch,
@@ -52,13 +52,14 @@ class ClipTranscript:
     language: str | None = None
     speech: bool = True
     consumed_to: int | None = None
+    note: str = ""
     guards: tuple[str, ...] = ()
 
     @property
     def stretch(self) -> Stretch:
         """The samples this accounts for."""
         end = self.clip.end_sample if self.consumed_to is None else self.clip.start_sample + self.consumed_to
-        return Stretch(self.clip.start_sample, end, "decoded" if self.speech else "silent")
+        return Stretch(self.clip.start_sample, end, "decoded" if self.speech else "silent", self.note)
 
 
 @define(eq=False)
@@ -102,13 +103,22 @@ class ClipTranscription:
 
     async def _prepare(self, context: ClipContext) -> PreparedClip:
         hooks, model = self.served.hooks, self.served.model
-        return await asyncio.to_thread(hooks.prepare_clip, model, self.clip, self.request, context)
+        prepared = await asyncio.to_thread(hooks.prepare_clip, model, self.clip, self.request, context)
+        self._check(prepared)
+        return prepared
+
+    def _check(self, prepared: PreparedClip) -> None:
+        for span in prepared.spans:
+            if not 0 <= span.start_sample <= span.end_sample <= self.clip.end_sample - self.clip.start_sample:
+                raise PluginError(f"{self._plugin}: {span} does not lie in its clip")
+        if self.served.engine is not None and not (prepared.budget > 0 and prepared.stop):
+            raise PluginError(f"{self._plugin}: a model that generates needs a budget and a stop token")
 
     async def _review(
         self, output: ClipOutput, prepared: PreparedClip, context: ClipContext
     ) -> Accept | Retry | NoSpeech:
         hooks, model = self.served.hooks, self.served.model
-        return await asyncio.to_thread(hooks.review_output, model, output, prepared, self.request, context)
+        return await asyncio.to_thread(hooks.review_output, model, output, self.clip, prepared, self.request, context)
 
     async def _answer(self, prepared: PreparedClip, probes: Sequence[Probe]) -> Mapping[str, tuple[float, ...]]:
         await self._encode(prepared.spans)
@@ -139,7 +149,7 @@ class ClipTranscription:
     async def _generate(self, prepared: PreparedClip) -> ClipOutput:
         text = self._text()
         for token in prepared.given:
-            text.push(token, 0.0)
+            text.push(token)
         tokens: list[int] = []
         logprobs: list[float] = []
         finish: Finish | None = None
@@ -153,15 +163,21 @@ class ClipTranscription:
                 text.push(item.id, item.logprob)
         if finish is None:
             raise EngineError("the engine gave the request up")
-        return self._output(text, tuple(tokens), tuple(logprobs), prepared.given, finish)
+        return await asyncio.to_thread(self._output, text, tokens, logprobs, prepared.given, finish)
 
     async def _recognize(self, prepared: PreparedClip) -> ClipOutput:
-        text = self._text()
         results = await recognize(self.served, self.clip, prepared.spans)
-        tokens = sum((result.tokens for result in results), ())
-        logprobs = sum((result.logprobs for result in results), ())
-        for token, logprob in zip(tokens, logprobs, strict=True):
-            text.push(token, logprob)
+        return await asyncio.to_thread(self._read, prepared.spans, results)
+
+    def _read(self, spans: Sequence[AudioSpan], results: Sequence[Recognized]) -> ClipOutput:
+        text = self._text()
+        for span, result in zip(spans, results, strict=True):
+            offset = round(1000 * span.start_sample / self.clip.rate)
+            times = (offset + time for time in result.times)
+            for token, logprob in zip(result.tokens, result.logprobs, strict=True):
+                text.push(token, logprob, next(times, None))
+        tokens = [token for result in results for token in result.tokens]
+        logprobs = [logprob for result in results for logprob in result.logprobs]
         return self._output(text, tokens, logprobs, (), "stop")
 
     def _engine(self) -> Engine:
@@ -171,7 +187,7 @@ class ClipTranscription:
 
     def _text(self) -> TokenText:
         hooks, model = self.served.hooks, self.served.model
-        return TokenText(lambda tokens, state, final: hooks.decode_tokens(model, tokens, state, final))
+        return TokenText(lambda tokens, state, final, times: hooks.decode_tokens(model, tokens, state, final, times))
 
     def _generation(self, prepared: PreparedClip) -> GenerationRequest:
         return GenerationRequest(
@@ -198,25 +214,35 @@ class ClipTranscription:
         )
 
     def _output(
-        self, text: TokenText, tokens: Tokens, logprobs: tuple[float, ...], given: Tokens, finish: Finish
+        self, text: TokenText, tokens: Sequence[int], logprobs: Sequence[float], given: Tokens, finish: Finish
     ) -> ClipOutput:
         text.close()
         folded = fold(text.fragments, round(1000 * self.clip.duration))
-        return ClipOutput(tokens, logprobs, given, folded.text, folded.segments, folded.languages, finish)
+        return ClipOutput(tuple(tokens), tuple(logprobs), given, folded.text, folded.segments, folded.languages, finish)
 
     def _accept(self, verdict: Accept | NoSpeech, output: ClipOutput, prepared: PreparedClip) -> ClipTranscript:
         if isinstance(verdict, NoSpeech):
             return ClipTranscript(self.clip, language=self.language, speech=False, guards=tuple(self.guards))
-        if output.finish == "length":
-            self.guards.append(f"cut at the budget of {prepared.budget} tokens")
+        consumed = self._consumed(verdict)
+        note = f"cut at the budget of {prepared.budget} tokens" if output.finish == "length" else ""
         return ClipTranscript(
             self.clip,
             output.text,
-            output.segments,
+            self._segments(output, consumed),
             prepared.language or next(iter(output.languages), None),
-            consumed_to=self._consumed(verdict),
-            guards=tuple(self.guards),
+            consumed_to=consumed,
+            note=note,
+            guards=(*self.guards, *([note] if note else [])),
         )
+
+    def _segments(self, output: ClipOutput, consumed: int | None) -> tuple[Segment, ...]:
+        """The segments, ending where the model stopped listening: what lies behind is heard again."""
+        if consumed is None:
+            return output.segments
+        end_ms = round(1000 * consumed / self.clip.rate)
+        if any(segment.start_ms >= end_ms for segment in output.segments):
+            raise PluginError(f"{self._plugin}: text starts behind consumed_to, at {end_ms} ms, and would come twice")
+        return tuple(evolve(segment, end_ms=min(segment.end_ms, end_ms)) for segment in output.segments)
 
     def _consumed(self, verdict: Accept) -> int | None:
         length = self.clip.end_sample - self.clip.start_sample
@@ -229,4 +255,5 @@ class ClipTranscription:
 
 
 def _is_silent(clip: Clip, floor: float) -> bool:
-    return not np.any(np.abs(clip.samples) >= floor)
+    # By the extremes, without a copy as large as the clip; the initial value stands for a clip without samples.
+    return bool(max(clip.samples.max(initial=0), -clip.samples.min(initial=0)) < floor)

@@ -16,7 +16,8 @@ stage           handle                                     in memory
 ==============  =========================================  ==================================================
 
 Threads: *start-up* hooks run once on the thread that opens the model; *worker* hooks on any of several threads, maybe
-at once for different clips, so they must not write to the model; *compute* hooks on the one thread that computes.
+at once for different clips, so they must not write to the model; *compute* hooks on the one thread that computes, one
+at a time and without gradients; *loop* hooks between other requests' events, so they must take microseconds.
 
 Exceptions: an :class:`~asr_core.errors.AsrError` raised by a hook reaches the caller as it is, any other exception
 becomes a :class:`~asr_core.errors.PluginError` that names plugin and hook, and fails only the request it arose in.
@@ -139,13 +140,21 @@ def prepare_frontend(model: CheckpointModel) -> Any:
 
 
 @hookspec(firstresult=True)
+def check_request(model: FrontendModel, request: TranscriptionRequest) -> None:
+    """Refuse what only the plugin can judge (a prompt with special tokens, an option out of range). Worker.
+
+    Called before audio is decoded, after the core has checked the request against the capabilities. Optional.
+
+    Raises:
+        InvalidRequestError: with the field at fault as ``param``.
+    """
+
+
+@hookspec(firstresult=True)
 def prepare_clip(model: FrontendModel, clip: Clip, request: TranscriptionRequest, context: ClipContext) -> PreparedClip:
     """Turn a clip and the request into values to run. Worker; cheap, no feature is computed here. Required.
 
     Called again with more in ``context`` after a probe was answered or a review asked for a retry.
-
-    Raises:
-        InvalidRequestError: the request cannot be served for this clip (a prompt with special tokens, say).
     """
 
 
@@ -155,13 +164,20 @@ def extract_features(model: FrontendModel, clip: Clip, spans: Sequence[AudioSpan
 
 
 @hookspec(firstresult=True)
-def decode_tokens(model: FrontendModel, tokens: Tokens, state: Any, final: bool) -> tuple[Piece, Any]:
-    """Text and marks of the next output tokens, and the state to pass next time. Worker. Required.
+def decode_tokens(
+    model: FrontendModel, tokens: Tokens, state: Any, final: bool, times: tuple[int, ...]
+) -> tuple[Piece, Any]:
+    """Text and marks of the next output tokens, and the state to pass next time. Loop. Required.
 
-    ``tokens`` is one token, or up to five where the text so far ended inside a character: a piece whose last string
-    ends in U+FFFD is put aside, and its tokens are offered again together with the next one from the same ``state``.
-    ``state`` is None at the clip's start and must be a value: the call may be repeated. ``given`` tokens pass here too,
-    the stop token does not. Once, at the end, ``final`` is True and ``tokens`` is what was still put aside or empty.
+    ``tokens`` is one token, or more where the text so far ended inside a character: a piece whose last item is a
+    string that ends in U+FFFD is put aside, and its tokens are offered again together with the next one from the
+    same ``state``; given up after four tokens that complete no character. ``state`` is None at the clip's start and
+    must be a value: the call may be repeated. ``given`` tokens pass here too, the stop token does not. Once, at the
+    end, ``final`` is True and ``tokens`` is what was still put aside or empty. ``times`` are the tokens'
+    milliseconds after the clip's start, of a model that recognises with times, else empty.
+
+    The strings of all pieces in a row are the text, marks change nothing in it: where two segments are two sentences,
+    the space between them is the plugin's to give.
     """
 
 
@@ -169,6 +185,7 @@ def decode_tokens(model: FrontendModel, tokens: Tokens, state: Any, final: bool)
 def review_output(
     model: FrontendModel,
     output: ClipOutput,
+    clip: Clip,
     prepared: PreparedClip,
     request: TranscriptionRequest,
     context: ClipContext,
@@ -178,7 +195,7 @@ def review_output(
 
 @hookspec(firstresult=True)
 def align_words(model: FrontendModel, output: ClipOutput, clip: Clip, prepared: PreparedClip) -> Sequence[Word]:
-    """Words with times, from ``output.attention`` or ``output.times``. Worker. *Provisional.*"""
+    """Words with times, from ``output.attention``. Worker. *Provisional.*"""
 
 
 # Weights
@@ -187,6 +204,8 @@ def align_words(model: FrontendModel, output: ClipOutput, clip: Clip, prepared: 
 @hookspec(firstresult=True)
 def load_weights(model: FrontendModel, parts: frozenset[str], device: str, dtype: str) -> Weights:
     """Load the named ``parts``, of {"encoder", "decoder"}, and nothing else. Start-up. Required.
+
+    A model that does not generate is always asked for its encoder alone.
 
     ``weights.decoder`` is one of the decoder adapters the engine ships, wrapped around the plugin's module.
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from attrs import evolve, frozen
+from attrs import evolve, fields, frozen
 
 from asr_core.engines.compute import Compute
 from asr_core.engines.protocol import Engine, EngineCard
-from asr_core.errors import CheckpointError, EngineMismatchError
+from asr_core.errors import CheckpointError, EngineMismatchError, PluginError
 from asr_core.model_hooks import ModelHooks
 from asr_core.plugins import Plugins
 from asr_core.types import (
@@ -20,14 +20,33 @@ from asr_core.types import (
     LoadedModel,
     ModelCard,
     NativeLimit,
+    TranscriptionRequest,
 )
 
 DTYPES = ("float32", "bfloat16", "float16")
 
+RESERVED = frozenset(field.name for field in fields(TranscriptionRequest)) | {
+    "file",
+    "model",
+    "languages",
+    "response_format",
+    "include",
+    "timestamp_granularities",
+    "stream",
+    "chunking_strategy",
+    "known_speaker_names",
+    "known_speaker_references",
+}
+"""Names of fields that mean the same for every model: the request's own, and those of OpenAI's API."""
+
 
 @frozen
 class EngineOptions:
-    """Which engine runs a model, and on what; ``auto`` takes CUDA if there is one, bfloat16 there and float32 here."""
+    """Which engine runs a model, and on what.
+
+    ``auto`` takes CUDA if there is one, with bfloat16, and float32 on the CPU; a plugin refuses a dtype its model
+    cannot bear when it loads the weights.
+    """
 
     engine: str = "torch"
     device: str = "auto"
@@ -39,7 +58,7 @@ class ServedModel:
     """A model ready to transcribe, with the answers its plugin gave once at the checkpoint stage.
 
     ``capabilities`` are the plugin's and the engine's together. ``engine`` and ``engine_name`` are None for a model
-    that recognises without generating.
+    that recognises without generating. ``native_limit`` and the policies are the plugin's.
     """
 
     hooks: ModelHooks
@@ -73,28 +92,31 @@ def open_model(plugins: Plugins, reference: str, options: EngineOptions, compute
 
     Raises:
         ModelNotFoundError: nobody knows the reference.
+        PluginError: the plugin breaks the contract.
         EngineMismatchError: the engine lacks what the model cannot do without.
         CheckpointError: weights missing or damaged, or an unknown device or dtype.
     """
     checkpoint, card, hooks = plugins.resolve(reference)
     named = CheckpointModel(card, checkpoint)
-    engine_card = plugins.engine(options.engine)
-    capabilities = served_capabilities(card.name, hooks.capabilities(named), engine_card)
+    capabilities, native_limit = hooks.capabilities(named), hooks.native_limit(named)
+    policies = hooks.chunk_policy(named), hooks.encoder_policy(named)
+    _check_options(hooks.owner, capabilities)
+    engine_card = plugins.engine(options.engine) if capabilities.generates else None
+    if engine_card is not None:
+        capabilities = served_capabilities(card.name, capabilities, engine_card)
     device, dtype = _placement(options)
     ready = FrontendModel(card, checkpoint, hooks.prepare_frontend(named))
-    weights = hooks.load_weights(ready, engine_card.parts, device, dtype)
+    parts = frozenset({"encoder"}) if engine_card is None else engine_card.parts
+    weights = hooks.load_weights(ready, parts, device, dtype)
     model = LoadedModel(card, checkpoint, ready.frontend, weights, device, dtype)
-    return ServedModel(
-        hooks=hooks,
-        model=model,
-        engine=None if weights.decoder is None else engine_card.create(model, compute),
-        engine_name=None if weights.decoder is None else engine_card.name,
-        compute=compute,
-        capabilities=capabilities,
-        native_limit=hooks.native_limit(named),
-        chunk_policy=hooks.chunk_policy(named),
-        encoder_policy=hooks.encoder_policy(named),
-    )
+    engine = None if engine_card is None else engine_card.create(model, compute)
+    engine_name = None if engine_card is None else engine_card.name
+    return ServedModel(hooks, model, engine, engine_name, compute, capabilities, native_limit, *policies)
+
+
+def _check_options(owner: str, capabilities: Capabilities) -> None:
+    if taken := {option.name for option in capabilities.options} & RESERVED:
+        raise PluginError(f"{owner}: these fields of every request cannot be options: {', '.join(sorted(taken))}")
 
 
 def served_capabilities(name: str, wanted: Capabilities, engine: EngineCard) -> Capabilities:

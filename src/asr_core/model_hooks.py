@@ -95,6 +95,12 @@ class ModelHooks:
 
     # Frontend stage
 
+    def check_request(self, model: FrontendModel, request: TranscriptionRequest) -> None:
+        """Nothing to object unless the plugin raises."""
+        answer = self._call("check_request", model=model, request=request)
+        if answer is not None:
+            self._refuse("check_request", "nothing, and raise to object", _kind(answer))
+
     def prepare_clip(
         self, model: FrontendModel, clip: Clip, request: TranscriptionRequest, context: ClipContext
     ) -> PreparedClip:
@@ -106,9 +112,11 @@ class ModelHooks:
         features = self._demand("extract_features", model=model, clip=clip, spans=spans)
         return self._each("extract_features", Feature, features, len(spans))
 
-    def decode_tokens(self, model: FrontendModel, tokens: Tokens, state: Any, final: bool) -> tuple[Piece, Any]:
+    def decode_tokens(
+        self, model: FrontendModel, tokens: Tokens, state: Any, final: bool, times: tuple[int, ...]
+    ) -> tuple[Piece, Any]:
         """A piece of strings and marks with the next state; runs once per token."""
-        answer = self._demand("decode_tokens", model=model, tokens=tokens, state=state, final=final)
+        answer = self._demand("decode_tokens", model=model, tokens=tokens, state=state, final=final, times=times)
         if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[0], tuple)):
             self._refuse("decode_tokens", "(piece, state) with a tuple as the piece", _outline(answer))
         for part in answer[0]:
@@ -120,13 +128,14 @@ class ModelHooks:
         self,
         model: FrontendModel,
         output: ClipOutput,
+        clip: Clip,
         prepared: PreparedClip,
         request: TranscriptionRequest,
         context: ClipContext,
     ) -> Verdict:
         """``Accept()`` unless the plugin objects."""
         answer = self._call(
-            "review_output", model=model, output=output, prepared=prepared, request=request, context=context
+            "review_output", model=model, output=output, clip=clip, prepared=prepared, request=request, context=context
         )
         verdict: Verdict = Accept() if answer is None else answer
         if not isinstance(verdict, _VERDICT):

@@ -4,36 +4,38 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from asr_core import audio
 from asr_core.admission import check_request
-from asr_core.audio import AudioSource
 from asr_core.clip import ClipTranscript, ClipTranscription
-from asr_core.errors import AudioTooLongError
+from asr_core.errors import AudioTooLongError, PluginError
 from asr_core.loading import ServedModel
 from asr_core.longform import join_texts
 from asr_core.runtime.fold import shift
-from asr_core.types import Stretch, Transcript, TranscriptionRequest, UploadLimits, Waveform
+from asr_core.types import Stretch, Transcript, TranscriptionRequest, Waveform
+
+MAX_RESUMED = 64
+"""Times one request may hear the rest of a clip again: a plugin that asks for more makes no headway."""
+
+ReadAudio = Callable[[int], Waveform]
+"""Decodes the source, under the caller's limits, at the sample rate it is given; blocks."""
 
 
-async def transcribe(
-    served: ServedModel, source: AudioSource, request: TranscriptionRequest, limits: UploadLimits
-) -> Transcript:
-    """Transcribe the audio in ``source``; leaving early (cancellation) frees everything within one token.
+async def transcribe(served: ServedModel, read: ReadAudio, request: TranscriptionRequest) -> Transcript:
+    """Transcribe what ``read`` decodes; leaving early (cancellation) frees everything within one token.
 
     Raises:
         InvalidRequestError: the request or its audio cannot be served; everything but the audio is checked first.
         PluginError, EngineError: the model failed.
     """
     check_request(served.card.name, served.capabilities, request)
-    waveform = await asyncio.to_thread(audio.load, source, served.native_limit.sample_rate, limits)
-    return await transcribe_waveform(served, waveform, request)
-
-
-async def transcribe_waveform(served: ServedModel, waveform: Waveform, request: TranscriptionRequest) -> Transcript:
-    """Transcribe decoded audio, at the model's own rate, for a request that was checked."""
+    await asyncio.to_thread(served.hooks.check_request, served.model, request)
+    waveform = await asyncio.to_thread(read, served.native_limit.sample_rate)
     _check_length(served, waveform)
+    return await _transcribe(served, waveform, request)
+
+
+async def _transcribe(served: ServedModel, waveform: Waveform, request: TranscriptionRequest) -> Transcript:
     waiting = deque([waveform.clip()])
     done: list[ClipTranscript] = []
     language = request.language
@@ -44,6 +46,8 @@ async def transcribe_waveform(served: ServedModel, waveform: Waveform, request: 
         language = language or result.language
         if result.consumed_to is not None:
             waiting.appendleft(waveform.clip(clip.start_sample + result.consumed_to, clip.end_sample))
+        if len(done) > MAX_RESUMED:
+            raise PluginError(f"{served.hooks.owner}: a clip was resumed {MAX_RESUMED} times")
     return _stitch(waveform, done, language)
 
 

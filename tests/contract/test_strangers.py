@@ -51,13 +51,6 @@ class TestParrot(ModelConformance):
     def speech(cls) -> Samples:
         return SOUND
 
-    def test_registering_is_cheap(self) -> None:
-        """The author imported torch at the top for brevity; the listing must still work."""
-        listing = subprocess.run(
-            [sys.executable, "-m", "asr_core.cli", "models", "--json"], capture_output=True, text=True, check=True
-        )
-        assert {"parrot", "random-ctc"} <= {model["name"] for model in json.loads(listing.stdout)}
-
 
 class TestCtc(ModelConformance):
     model = "random-ctc"
@@ -67,8 +60,13 @@ class TestCtc(ModelConformance):
     def speech(cls) -> Samples:
         return SOUND
 
-    def test_registering_is_cheap(self) -> None:
-        """As above."""
+    def test_times_of_tokens_are_segments(self, transcriber: Transcriber) -> None:
+        """Frames of this architecture are 20 ms; leading silence moves the first token."""
+        transcript = transcriber.transcribe(SOUND, times=["segment"])
+        (segment,) = transcript.segments
+        assert 0 <= segment.start_ms < segment.end_ms <= 1000 * transcript.duration
+        assert segment.start_ms % 20 == segment.end_ms % 20 == 0
+        assert transcript.text
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +114,12 @@ def server(strangers: Path) -> Iterator[str]:
         process.terminate()
         process.stdout.read()
     assert process.returncode == 0
+
+
+def test_strangers_are_listed(strangers: Path) -> None:
+    command = [sys.executable, "-m", "asr_core.cli", "models", "--json"]
+    listing = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert {"parrot", "random-ctc"} <= {model["name"] for model in json.loads(listing.stdout)}
 
 
 @pytest.mark.parametrize("model", ["parrot", "random-ctc"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from itertools import count
@@ -178,7 +179,7 @@ def test_rules(engine: TorchEngine, causal: LlamaForCausalLM) -> None:
     begun = generate(engine, ask(rules=(Suppress((first,), at_begin=True),)))[0]
     assert begun[0] != first
     assert generate(engine, ask(rules=(Force((9, 8)),)))[0][:2] == [9, 8]
-    assert generate(engine, ask(budget=3, rules=(Bias({42: 1000.0}),)))[0] == [42, 42, 42]
+    assert generate(engine, ask(budget=3, rules=(Bias((42,), 1000.0),)))[0] == [42, 42, 42]
     assert generate(engine, ask(budget=2))[0] == [first, second]
 
 
@@ -322,3 +323,93 @@ def test_an_earlier_start_forgets_what_came_after(causal: LlamaForCausalLM) -> N
 def test_a_gap_is_refused(causal: LlamaForCausalLM) -> None:
     with pytest.raises(ValueError, match="holds 0 positions"), torch.no_grad():
         CausalDecoder(causal.model, causal.lm_head).extend([Row(0, 3, (PROMPT,))])
+
+
+class Hostile(Fragile):
+    """Raises what no module should, or cannot let go."""
+
+    def extend(self, rows: Sequence[Row]) -> torch.Tensor:
+        if any(self.token in part for row in rows for part in row.parts):
+            raise SystemExit("a library called exit()")
+        return self.inner.extend(rows)
+
+    def free(self, slot: int) -> None:
+        self.inner.free(slot)
+        if self.nan:
+            raise RuntimeError("cannot let go")
+
+
+@pytest.mark.parametrize(("prompt", "stuck"), [((90, 1), False), (PROMPT, True)])
+def test_the_turns_go_on_whatever_a_module_raises(
+    causal: LlamaForCausalLM, compute: Compute, prompt: tuple[int, ...], stuck: bool
+) -> None:
+    decoder = Hostile(CausalDecoder(causal.model, causal.lm_head), 90, nan=stuck)
+    engine = TorchEngine(decoder, compute)
+    with pytest.raises(EngineError, match=r"exit|let go"):
+        generate(engine, ask(prompt))
+    decoder.nan = False
+    assert generate(engine, ask())[0] == reference(causal, PROMPT)
+    engine.close()
+
+
+def test_a_compute_thread_that_closes_first_fails_what_runs(causal: LlamaForCausalLM) -> None:
+    compute = Compute()
+    engine = TorchEngine(CausalDecoder(causal.model, causal.lm_head), compute)
+
+    async def close() -> None:
+        stream = engine.generate(ask(budget=10_000))
+        await anext(stream)
+        await asyncio.to_thread(compute.close)
+        with pytest.raises(OverloadedError):
+            await asyncio.wait_for(_exhaust(stream), 30)
+        with pytest.raises(OverloadedError):
+            await asyncio.wait_for(collect(engine, ask()), 30)
+
+    asyncio.run(close())
+    engine.close()
+    engine.close()
+
+
+def test_a_job_that_never_had_its_turn_says_so() -> None:
+    async def close() -> None:
+        compute, gate = Compute(), threading.Event()
+        first = compute.submit(gate.wait)
+        second = asyncio.create_task(compute.run(int, "2"))
+        await asyncio.sleep(0)
+        closing = asyncio.create_task(asyncio.to_thread(compute.close))
+        with pytest.raises(OverloadedError):
+            await asyncio.wait_for(second, 30)
+        gate.set()
+        await closing
+        assert first.result()
+
+    asyncio.run(close())
+
+
+def test_a_loop_that_is_gone_ends_its_requests(engine: TorchEngine, compute: Compute) -> None:
+    loop = asyncio.new_event_loop()
+    stream = engine.generate(ask(budget=10**6))
+    loop.run_until_complete(anext(stream))
+    loop.close()
+    while engine.statistics().running:
+        compute.submit(int).result()
+    assert engine.statistics().aborted == 1
+    with pytest.raises(RuntimeError, match="closed"):
+        loop.run_until_complete(stream.aclose())
+
+
+def test_rules_that_forbid_everything_say_so(engine: TorchEngine) -> None:
+    with pytest.raises(EngineError, match="forbid every token"):
+        generate(engine, ask(rules=(Suppress(tuple(range(97))),)))
+
+
+def test_empty_parts_of_a_prompt_are_nothing(engine: TorchEngine, causal: LlamaForCausalLM) -> None:
+    request = evolve(ask(), prompt=((), PROMPT[:2], (), PROMPT[2:]))
+    assert generate(engine, request)[0] == reference(causal, PROMPT)
+
+
+def test_nothing_wanted_is_nothing_answered(causal: LlamaForCausalLM) -> None:
+    decoder = CausalDecoder(causal.model, causal.lm_head)
+    with torch.no_grad():
+        assert decoder.extend([Row(0, 0, (PROMPT[:3],), want=0)]).shape == (0, 97)
+        assert decoder.extend([Row(0, 3, (PROMPT[3:],))]).argmax() == reference(causal, PROMPT)[0]

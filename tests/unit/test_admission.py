@@ -37,6 +37,15 @@ def test_a_model_that_can_do_nothing_special_refuses_by_field(request_: Transcri
     assert raised.value.param == param
 
 
+@pytest.mark.parametrize("field", ["prompt", "keywords"])
+def test_half_characters_are_refused(field: str) -> None:
+    broken = b"caf\xe9".decode(errors="surrogateescape")
+    request = TranscriptionRequest(**{field: broken if field == "prompt" else ("fine", broken)})
+    with pytest.raises(InvalidRequestError, match="Unicode") as raised:
+        check_request("able", ABLE, request)
+    assert raised.value.param == field
+
+
 @pytest.mark.parametrize("temperature", [float("nan"), float("inf"), -0.1, 1.01])
 def test_temperatures_out_of_range_are_refused(temperature: float) -> None:
     with pytest.raises(InvalidRequestError, match="0 to 1") as raised:

@@ -53,9 +53,10 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "streaming_policy": (MODEL,),
     "prepare_frontend": (MODEL,),
     "prepare_clip": (FRONTEND, CLIP, TranscriptionRequest(), ClipContext()),
+    "check_request": (FRONTEND, TranscriptionRequest()),
     "extract_features": (FRONTEND, CLIP, SPANS),
-    "decode_tokens": (FRONTEND, (1,), None, False),
-    "review_output": (FRONTEND, None, PREPARED, TranscriptionRequest(), ClipContext()),
+    "decode_tokens": (FRONTEND, (1,), None, False, ()),
+    "review_output": (FRONTEND, None, None, PREPARED, TranscriptionRequest(), ClipContext()),
     "align_words": (FRONTEND, None, CLIP, PREPARED),
     "load_weights": (FRONTEND, frozenset({"encoder"}), "cpu", "float32"),
     "encode_batch": (FRONTEND, (FEATURE, FEATURE)),
@@ -70,6 +71,7 @@ GOOD: dict[str, Any] = {
     "streaming_policy": StreamingPolicy(rollback_tokens=1),
     "prepare_frontend": {"tokenizer": "mine"},
     "prepare_clip": PREPARED,
+    "check_request": None,
     "extract_features": [FEATURE, FEATURE],
     "decode_tokens": (("a", Start(3), Speaker("1")), 7),
     "review_output": Retry("loop"),
@@ -84,6 +86,7 @@ DEFAULTS: dict[str, Any] = {
     "chunk_policy": ChunkPolicy(),
     "encoder_policy": EncoderPolicy(),
     "streaming_policy": StreamingPolicy(),
+    "check_request": None,
     "review_output": Accept(),
 }
 REQUIRED = sorted(ARGUMENTS.keys() - DEFAULTS.keys())

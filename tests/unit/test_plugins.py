@@ -621,7 +621,7 @@ def load_weights(model): return Weights(encoder={n})
 @hookimpl
 def encode_batch(features): return [{n} for _ in features]
 @hookimpl
-def recognize_batch(features): return [Recognized(({n},), ()) for _ in features]
+def recognize_batch(features): return [Recognized(({n},), (0.0,)) for _ in features]
 """
 HOOKS = [line[4 : line.index("(")] for line in POLICIES.splitlines() if line.startswith("def")]
 WRAPPER = "@hookimpl(wrapper=True, tryfirst=True)\ndef {hook}(): yield; return 'wrapped'\n"
@@ -647,8 +647,8 @@ def answers(plugins: Plugins, name: str) -> dict[str, Any]:
         "frontend": hooks.prepare_frontend(bare),
         "clip": prepared,
         "feature": (feature.data, feature.length),
-        "piece": hooks.decode_tokens(model, (1,), None, False),
-        "review": hooks.review_output(model, output, prepared, TranscriptionRequest(), ClipContext()),
+        "piece": hooks.decode_tokens(model, (1,), None, False, ()),
+        "review": hooks.review_output(model, output, clip, prepared, TranscriptionRequest(), ClipContext()),
         "words": hooks.align_words(model, output, clip, prepared),
         "weights": hooks.load_weights(model, frozenset(), "cpu", "float32").encoder,
         "encoded": hooks.encode_batch(model, [feature]),

@@ -9,7 +9,7 @@ from asr_core.runtime.text import MAX_HELD, TokenText
 from asr_core.types import Piece, Tokens
 
 
-def decode_bytes(tokens: Tokens, state: int | None, final: bool) -> tuple[Piece, int]:
+def decode_bytes(tokens: Tokens, state: int | None, final: bool, times: tuple[int, ...]) -> tuple[Piece, int]:
     """Every token is one byte; the state counts them."""
     text = bytes(tokens).decode(errors="replace")
     return ((text,) if text else ()), (state or 0) + len(tokens)
@@ -56,7 +56,7 @@ def test_lone_lead_bytes_are_not_held_for_ever() -> None:
 def test_there_is_one_terminal_call() -> None:
     finals: list[Tokens] = []
 
-    def decode(tokens: Tokens, state: None, final: bool) -> tuple[Piece, None]:
+    def decode(tokens: Tokens, state: None, final: bool, times: tuple[int, ...]) -> tuple[Piece, None]:
         if final:
             finals.append(tokens)
         return (bytes(tokens).decode(errors="replace"),), None

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
+from asr_core.errors import OverloadedError
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -24,13 +26,27 @@ class Compute:
         """Queue a job from any thread.
 
         Raises:
-            RuntimeError: after :meth:`close`.
+            OverloadedError: after :meth:`close`.
         """
-        return self._executor.submit(job, *args, **kwargs)
+        try:
+            return self._executor.submit(job, *args, **kwargs)
+        except RuntimeError as error:
+            raise OverloadedError("the compute thread is closed") from error
 
     async def run(self, job: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Queue a job and wait for its result without holding up the event loop."""
-        return await asyncio.wrap_future(self.submit(job, *args, **kwargs))
+        """Queue a job and wait for its result without holding up the event loop.
+
+        Raises:
+            OverloadedError: closed before the job had its turn.
+        """
+        future = self.submit(job, *args, **kwargs)
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise OverloadedError("the compute thread was closed") from None
 
     def close(self) -> None:
         """Finish the running job, drop the waiting ones."""

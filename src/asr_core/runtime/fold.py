@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from attrs import define, evolve, frozen
+from attrs import define, evolve, field, frozen
 
 from asr_core.runtime.text import Fragment
-from asr_core.types import End, Language, Mark, Segment, Speaker, Start, Tokens
+from asr_core.types import End, Language, Mark, Segment, Speaker, Start
 
 
 @frozen
@@ -19,16 +19,24 @@ class Folded:
     languages: tuple[str, ...]
 
 
-@define
+@define(eq=False)
 class _Draft:
     """A segment being collected; bounds its marks left out stay None until the neighbours are known."""
 
     start: int | None = None
     end: int | None = None
     speaker: str | None = None
-    text: str = ""
-    tokens: Tokens = ()
-    logprobs: tuple[float, ...] = ()
+    strings: list[str] = field(factory=list)
+    tokens: list[int] = field(factory=list)
+    logprobs: list[float] = field(factory=list)
+
+    @property
+    def text(self) -> str:
+        return "".join(self.strings)
+
+    @property
+    def silent(self) -> bool:
+        return all(not string.strip() for string in self.strings)
 
 
 def fold(fragments: Iterable[Fragment], duration_ms: int) -> Folded:
@@ -39,7 +47,7 @@ def fold(fragments: Iterable[Fragment], duration_ms: int) -> Folded:
     """
     drafts, languages = _collect(fragments)
     text = "".join(draft.text for draft in drafts)
-    drafts = [draft for draft in drafts if draft.text.strip()]
+    drafts = [draft for draft in drafts if not draft.silent]
     return Folded(text.strip(), _bounded(drafts, duration_ms), tuple(dict.fromkeys(languages)))
 
 
@@ -47,16 +55,17 @@ def _collect(fragments: Iterable[Fragment]) -> tuple[list[_Draft], list[str]]:
     drafts: list[_Draft] = [_Draft()]
     languages: list[str] = []
     for fragment in fragments:
-        before = drafts[-1]
+        ended: _Draft | None = None
         for item in fragment.piece:
             if isinstance(item, Language):
                 languages.append(item.code)
             elif isinstance(item, str):
-                drafts[-1].text += item
+                drafts[-1].strings.append(item)
             else:
+                ended = ended or (drafts[-1] if isinstance(item, End) else None)
                 _mark(drafts, item)
         # A token that ends a segment belongs to it, even if it begins the next one too.
-        owner = before if any(isinstance(item, End) for item in fragment.piece) else drafts[-1]
+        owner = ended or drafts[-1]
         owner.tokens += fragment.tokens
         owner.logprobs += fragment.logprobs
     return drafts, languages
@@ -69,11 +78,11 @@ def _mark(drafts: list[_Draft], mark: Mark) -> None:
         # What follows an end belongs to a new segment of the same speaker, until a mark says otherwise.
         drafts.append(_Draft(speaker=draft.speaker))
     elif isinstance(mark, Start):
-        if draft.text.strip():
+        if not draft.silent:
             drafts.append(draft := _Draft(speaker=draft.speaker))
         draft.start = mark.ms
     elif isinstance(mark, Speaker):
-        if draft.text.strip():
+        if not draft.silent:
             drafts.append(draft := _Draft())
         draft.speaker = mark.label
 
@@ -87,7 +96,8 @@ def _bounded(drafts: list[_Draft], duration_ms: int) -> tuple[Segment, ...]:
         start = min(max(start, earliest), duration_ms)
         end = next((bound for bound in (draft.end, following) if bound is not None), duration_ms)
         end = min(max(end, start), duration_ms)
-        segments.append(Segment(start, end, draft.text.strip(), draft.speaker, draft.tokens, draft.logprobs))
+        text, tokens, logprobs = draft.text.strip(), tuple(draft.tokens), tuple(draft.logprobs)
+        segments.append(Segment(start, end, text, draft.speaker, tokens, logprobs))
         earliest, latest_end = start, end
     return tuple(segments)
 

@@ -10,17 +10,17 @@ from attrs import frozen
 from asr_core.types import Piece, Tokens
 
 MAX_HELD = 4
-"""Tokens held back at most: a UTF-8 character has four bytes, so a fifth token cannot complete it."""
+"""Tokens held back that complete nothing: a UTF-8 character has four bytes, so a fifth token cannot complete it."""
 
 INCOMPLETE = "\N{REPLACEMENT CHARACTER}"
 
-DecodeTokens = Callable[[Tokens, Any, bool], tuple[Piece, Any]]
-"""``decode_tokens`` bound to a model: (tokens, state, final) -> (piece, state)."""
+DecodeTokens = Callable[[Tokens, Any, bool, tuple[int, ...]], tuple[Piece, Any]]
+"""``decode_tokens`` bound to a model: (tokens, state, final, times) -> (piece, state)."""
 
 
 @frozen
 class Fragment:
-    """A piece and the tokens it came from."""
+    """A piece and the tokens it came from; given tokens have no log-probability."""
 
     tokens: Tokens
     logprobs: tuple[float, ...]
@@ -35,24 +35,35 @@ class TokenText:
         self._state: Any = None
         self._tokens: Tokens = ()
         self._logprobs: tuple[float, ...] = ()
+        self._times: tuple[int, ...] = ()
+        self._whole = self._fed = 0
         self.fragments: list[Fragment] = []
 
-    def push(self, token: int, logprob: float) -> None:
-        """Take the next output token; its text may appear only with a later one."""
+    def push(self, token: int, logprob: float | None = None, time: int | None = None) -> None:
+        """Take the next output token; its text may appear only with a later one. A given token has no ``logprob``."""
         self._tokens += (token,)
-        self._logprobs += (logprob,)
-        piece, state = self._decode(self._tokens, self._state, False)
-        if not _ends_inside_character(piece) or len(self._tokens) > MAX_HELD:
+        self._logprobs += () if logprob is None else (logprob,)
+        self._times += () if time is None else (time,)
+        piece, state = self._decode(self._tokens, self._state, False, self._times)
+        self._grow(piece)
+        if not _ends_inside_character(piece) or len(self._tokens) - self._fed > MAX_HELD:
             self._keep(piece, state)
+
+    def _grow(self, piece: Piece) -> None:
+        """A token that ends one character may begin the next: the bound counts from the last that ended one."""
+        whole = sum(len(item.rstrip(INCOMPLETE)) for item in piece if isinstance(item, str))
+        if whole > self._whole:
+            self._whole, self._fed = whole, len(self._tokens) - 1
 
     def close(self) -> None:
         """Make the one terminal call, with whatever is still held back."""
-        piece, state = self._decode(self._tokens, self._state, True)
+        piece, state = self._decode(self._tokens, self._state, True, self._times)
         self._keep(piece, state)
 
     def _keep(self, piece: Piece, state: Any) -> None:
         self.fragments.append(Fragment(self._tokens, self._logprobs, piece))
-        self._state, self._tokens, self._logprobs = state, (), ()
+        self._state, self._tokens, self._logprobs, self._times = state, (), (), ()
+        self._whole = self._fed = 0
 
 
 def _ends_inside_character(piece: Piece) -> bool:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from attrs import frozen
 from starlette.requests import Request
 from starlette.responses import Response
 
+from asr_core import audio
 from asr_core.pipeline import transcribe
 from asr_core.serve.catalog import Catalog
 from asr_core.serve.fields import read_call
@@ -29,6 +32,7 @@ class Transcriptions:
         self.traffic.admit()
         async with read_form(request) as form:
             call = read_call(form, self.catalog, self.limits)
-            work = transcribe(call.served, call.file, call.request, self.limits)
+            read = partial(audio.load, call.file, limits=self.limits)
+            work = transcribe(call.served, read, call.request)
             transcript = await while_connected(request.receive, work)
         return FORMATS[call.response_format](transcript)

@@ -246,6 +246,8 @@ def _speakers(heard: Sequence[Heard]) -> list[int]:
     for number, turn in enumerate(turns):
         said = [item for item in turn if item.byte != TURN]
         if said:
+            # Marks change no text, so the space between two turns has to be said.
+            script += [ord(" ")] if script else []
             script += [FIRST_SPEAKER + number % 2, FIRST_TIME + said[0].start, *_plain(said), FIRST_TIME + said[-1].end]
     return script
 

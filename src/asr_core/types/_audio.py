@@ -75,20 +75,24 @@ class Clip:
 class AudioSpan:
     """The unit of encoding, batching and caching: a stretch of a clip, offsets in samples from the clip's start.
 
-    ``tokens`` is the number of rows the encoder must return for it; ``key`` sets spans apart that cover the same
-    samples but are computed differently; ``cost`` is what the span adds to a batch, in units of the plugin's choosing.
+    ``tokens`` is the number of rows the encoder must return for it (0 for a model that recognises without one);
+    ``key`` sets spans apart that cover the same samples but are computed differently; ``cost`` is what the span adds to
+    a batch, in units of the plugin's choosing.
     """
 
     start_sample: int
     end_sample: int
-    tokens: int
+    tokens: int = 0
     key: str = ""
     cost: float = 1.0
 
 
 @frozen(eq=False)
 class Feature:
-    """What the encoder eats for one span: an array, and how much of its last axis is real rather than padding."""
+    """What the encoder eats for one span: an array, and how many positions in time are real rather than padding.
+
+    Which axis time is, is the plugin's own business.
+    """
 
     data: npt.NDArray[np.floating] = field(repr=False)
     length: int

@@ -34,9 +34,10 @@ class TranscriptionRequest:
 class ClipContext:
     """Why ``prepare_clip`` is called, and what is known by then.
 
-    ``attempt`` counts retries from 0 and ``reason`` is the review's. ``language`` is what an earlier clip of the same
-    request turned out to speak. ``hypothesis`` are output tokens to continue from. ``probe_results`` maps a probe's
-    name to natural log-probabilities in the order of its ``token_ids``.
+    ``attempt`` counts retries from 0 and ``reason`` is the review's. ``language`` is the caller's, or what an earlier
+    clip of the same request turned out to speak. ``probe_results`` maps a probe's name to natural log-probabilities in
+    the order of its ``token_ids``. *Provisional*, empty for now: ``previous_text``, the text of the clip before;
+    ``hypothesis``, output tokens to continue from.
     """
 
     attempt: int = 0
@@ -94,9 +95,10 @@ class Force:
 
 @frozen
 class Bias:
-    """Added to the logit of a token before sampling."""
+    """``amount`` is added to the logits of these tokens before sampling."""
 
-    amounts: Mapping[int, float]
+    token_ids: Tokens
+    amount: float
 
 
 class CustomRule(Protocol):
@@ -116,8 +118,13 @@ class PreparedClip:
     ``spans`` is what is encoded. ``prompt`` is where it goes: token runs and slices of encoder rows. ``cross`` is the
     index of the span a cross-attending decoder listens to. ``given`` are output tokens already decided: the engine
     appends them to the prompt, rules and text see them as output, budget and mean log-probability do not.
-    ``stop`` ends generation, ``budget`` bounds the new tokens. ``probes`` without a result in the context are answered
-    and ``prepare_clip`` is called again. ``align`` names attention heads as (layer, head) that ``align_words`` needs.
+    ``stop`` ends generation, ``budget`` bounds the new tokens and is the plugin's to keep within the model's context.
+    ``probes`` without a result in the context are answered and ``prepare_clip`` is called again. ``align`` names
+    attention heads as (layer, head) that ``align_words`` needs (*provisional*). A model that recognises without
+    generating needs ``spans`` alone.
+
+    Raises:
+        ValueError: ``cross`` or a slice names rows that are not there.
     """
 
     spans: tuple[AudioSpan, ...]
@@ -131,3 +138,17 @@ class PreparedClip:
     rules: tuple[Rule, ...] = ()
     probes: tuple[Probe, ...] = ()
     align: tuple[tuple[int, int], ...] = ()
+
+    def __attrs_post_init__(self) -> None:
+        probed = (part for probe in self.probes for part in probe.prompt)
+        for part in (*self.prompt, *probed):
+            if isinstance(part, AudioSlice):
+                self._check_slice(part)
+        if self.cross is not None and not 0 <= self.cross < len(self.spans):
+            raise ValueError(f"cross is span {self.cross} of {len(self.spans)}")
+
+    def _check_slice(self, part: AudioSlice) -> None:
+        if not 0 <= part.span < len(self.spans):
+            raise ValueError(f"{part} is of span {part.span} of {len(self.spans)}")
+        if not 0 <= part.first <= part.first + part.count <= self.spans[part.span].tokens:
+            raise ValueError(f"{part} reaches beyond the {self.spans[part.span].tokens} rows of its span")

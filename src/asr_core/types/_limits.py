@@ -29,7 +29,8 @@ class ChunkPolicy:
 
     Cuts are looked for in the last ``search_s`` before ``target_s``; a tail shorter than ``min_tail_s`` pulls the
     previous cut earlier. A clip whose peak stays below ``silence_floor`` (linear, 1.0 is full scale) is never decoded,
-    as models invent words on silence. ``carry_text`` gives each clip the text of the one before.
+    as models invent words on silence. ``carry_text`` gives each clip the text of the one before. Only ``silence_floor``
+    has a caller yet, the other fields are *provisional*.
     """
 
     target_s: float | None = None

@@ -58,7 +58,12 @@ class Capabilities:
 
     ``languages`` are lower-case ISO 639 codes, empty when the model does not let a caller choose. ``prompt`` is what a
     caller's prompt means to the model, None when it has no use for one. ``requires`` names, per capability
-    (a task or one of the fields below), the engine features without which it cannot be served.
+    (a task or one of the fields below), the engine features without which it cannot be served. ``generates`` is False
+    for a model without a decoder, which needs no engine and implements ``recognize_batch``. Nobody asks for word times
+    yet: ``word_times`` is *provisional*.
+
+    Raises:
+        ValueError: ``requires`` names something that is no capability.
     """
 
     tasks: frozenset[Task] = frozenset({"transcribe"})
@@ -72,14 +77,20 @@ class Capabilities:
     temperature: bool = False
     options: tuple[OptionSpec, ...] = ()
     requires: Mapping[str, frozenset[str]] = Factory(dict)
+    generates: bool = True
+
+    def __attrs_post_init__(self) -> None:
+        optional = {"segment_times", "word_times", "speakers", "detects_language", "prompt", "keywords", "temperature"}
+        if unknown := self.requires.keys() - self.tasks - optional:
+            raise ValueError(f"requires names what is no capability here: {', '.join(sorted(unknown))}")
 
 
 @frozen(eq=False)
 class Weights:
-    """What ``load_weights`` put in memory.
+    """What ``load_weights`` put in memory, of the parts it was asked for.
 
-    ``encoder`` is the plugin's own. ``decoder`` speaks the engine's decoder protocol, None for a model that
-    recognises without generating. Both are opaque to everything but the engine and the plugin.
+    ``encoder`` is the plugin's own. ``decoder`` speaks the engine's decoder protocol. Both are opaque to everything
+    but the engine and the plugin.
     """
 
     encoder: Any = field(default=None, repr=False)

@@ -47,17 +47,28 @@ Piece = tuple[str | Mark, ...]
 class Recognized:
     """One span's result from a model that does not generate: tokens, their log-probabilities and times.
 
-    ``times`` are milliseconds after the span's start, empty if the model has none.
+    ``times`` are milliseconds after the span's start, one per token, or empty if the model has none.
+
+    Raises:
+        ValueError: not as many log-probabilities, or times, as tokens.
     """
 
     tokens: Tokens
     logprobs: tuple[float, ...]
     times: tuple[int, ...] = ()
 
+    def __attrs_post_init__(self) -> None:
+        if len(self.logprobs) != len(self.tokens) or len(self.times) not in (0, len(self.tokens)):
+            counts = f"{len(self.tokens)} tokens, {len(self.logprobs)} log-probabilities, {len(self.times)} times"
+            raise ValueError(f"these do not go together: {counts}")
+
 
 @frozen
 class Segment:
-    """A stretch of text with its time in milliseconds; ``tokens`` are the output tokens it came from."""
+    """A stretch of text with its time in milliseconds.
+
+    ``tokens`` are the output tokens it came from, ``logprobs`` those of them that were generated rather than given.
+    """
 
     start_ms: int
     end_ms: int
@@ -81,7 +92,7 @@ class ClipOutput:
     """One attempt at one clip, as review sees it; times count from the clip's start.
 
     ``tokens`` are what was generated, the stop token included; ``given`` came before them. ``finish`` is ``length``
-    when the budget ran out. ``attention`` and ``times`` (milliseconds per token) are there if asked for.
+    when the budget ran out. ``attention`` is *provisional*, and None for now.
     """
 
     tokens: Tokens
@@ -92,7 +103,6 @@ class ClipOutput:
     languages: tuple[str, ...]
     finish: Finish
     attention: Any = field(default=None, repr=False)
-    times: tuple[int, ...] = ()
 
     @property
     def mean_logprob(self) -> float:
@@ -102,7 +112,11 @@ class ClipOutput:
 
 @frozen
 class Accept:
-    """The output stands. ``consumed_to`` (samples after the clip's start) says where the model stopped listening."""
+    """The output stands.
+
+    ``consumed_to`` (samples after the clip's start) says where the model stopped listening: the rest becomes a clip of
+    its own, so no text of this output may start behind it.
+    """
 
     consumed_to: int | None = None
 

@@ -1,10 +1,23 @@
-"""A CTC model of random weights: no decoder, so the core asks it to recognise."""
+"""A CTC model of random weights: it does not generate, so the core asks it to recognise.
+
+What is heavy is imported where it is needed: registering must stay cheap.
+"""
 
 import numpy as np
-import torch
 
 from asr_core import ModelCard, hookimpl
-from asr_core.types import AudioSpan, Checkpoint, Feature, NativeLimit, PreparedClip, Recognized, Weights
+from asr_core.types import (
+    AudioSpan,
+    Capabilities,
+    Checkpoint,
+    End,
+    Feature,
+    NativeLimit,
+    PreparedClip,
+    Recognized,
+    Start,
+    Weights,
+)
 
 
 @hookimpl
@@ -15,6 +28,11 @@ def register_models(register):
 @hookimpl
 def resolve_checkpoint(ref):
     return Checkpoint("random-ctc", ref, path=None) if ref == "random-ctc" else None
+
+
+@hookimpl
+def capabilities():
+    return Capabilities(segment_times=True, generates=False)
 
 
 @hookimpl
@@ -29,7 +47,7 @@ def prepare_frontend():
 
 @hookimpl
 def prepare_clip(clip):
-    return PreparedClip(spans=(AudioSpan(0, len(clip.samples), tokens=1),))
+    return PreparedClip(spans=(AudioSpan(0, len(clip.samples)),))
 
 
 @hookimpl
@@ -40,6 +58,7 @@ def extract_features(clip, spans):
 
 @hookimpl
 def load_weights(device):
+    import torch
     from transformers import Wav2Vec2Config, Wav2Vec2ForCTC
 
     torch.manual_seed(3)
@@ -50,6 +69,8 @@ def load_weights(device):
 
 @hookimpl
 def recognize_batch(model, features):
+    import torch
+
     # One by one: this architecture's normalisation makes padded batches differ from single clips.
     return [_recognize(model.weights.encoder(torch.from_numpy(one.data)[None]).logits[0]) for one in features]
 
@@ -61,5 +82,10 @@ def _recognize(logits):
 
 
 @hookimpl
-def decode_tokens(model, tokens, state):
-    return ("".join(model.frontend[token] for token in tokens),), state
+def decode_tokens(model, tokens, state, final, times):
+    words = "".join(model.frontend[token] for token in tokens)
+    # One segment, from the first token's time until a frame of 20 ms after the last one's.
+    last = times[-1] + 20 if times else state
+    begin = (Start(times[0]),) if times and state is None else ()
+    end = (End(last),) if final and last is not None else ()
+    return (*begin, words, *end), last

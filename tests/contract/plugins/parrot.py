@@ -1,10 +1,8 @@
 """A decoder-only model of random weights that hears loudness, as its author would write it: policy and nothing else."""
 
 import numpy as np
-import torch
 
 from asr_core import ModelCard, hookimpl
-from asr_core.engines.torch import CausalDecoder
 from asr_core.types import (
     AudioSlice,
     AudioSpan,
@@ -71,7 +69,10 @@ def extract_features(clip, spans):
 
 @hookimpl
 def load_weights(device):
+    import torch
     from transformers import LlamaConfig, LlamaForCausalLM
+
+    from asr_core.engines.torch import CausalDecoder
 
     torch.manual_seed(7)
     size = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
@@ -82,6 +83,8 @@ def load_weights(device):
 
 @hookimpl
 def encode_batch(model, features):
+    import torch
+
     return [model.weights.encoder(torch.from_numpy(feature.data)) for feature in features]
 
 

@@ -9,7 +9,7 @@ from attrs import field, frozen
 from tokenizers import Tokenizer
 from transformers import WhisperFeatureExtractor
 
-from asr_core.errors import InvalidRequestError
+from asr_core.errors import CheckpointError, InvalidRequestError
 from asr_core.types import (
     AudioSpan,
     Checkpoint,
@@ -24,6 +24,7 @@ from asr_core.types import (
     TranscriptionRequest,
 )
 from asr_whisper.config import WhisperConfig
+from asr_whisper.languages import spoken
 from asr_whisper.policy import FRAMES_PER_POSITION, HOP, SAMPLE_RATE
 from asr_whisper.rules import TimestampRule
 from asr_whisper.tokenizer import SpecialTokens, Suppression, load_tokenizer
@@ -47,7 +48,11 @@ class Frontend:
 
 
 def prepare_frontend(checkpoint: Checkpoint) -> Frontend:
-    """Load the tokenizer and build the extractor from the checkpoint's dimensions."""
+    """Load the tokenizer and build the extractor from the checkpoint's dimensions.
+
+    Raises:
+        CheckpointError: no tokenizer, or one that lacks a language the checkpoint promises.
+    """
     config: WhisperConfig = checkpoint.config
     tokenizer = load_tokenizer(checkpoint)
     seconds = config.dims.audio_context * FRAMES_PER_POSITION * HOP // SAMPLE_RATE
@@ -55,6 +60,8 @@ def prepare_frontend(checkpoint: Checkpoint) -> Frontend:
         feature_size=config.dims.mels, sampling_rate=SAMPLE_RATE, hop_length=HOP, chunk_length=seconds
     )
     special = SpecialTokens.of(tokenizer, multilingual=config.multilingual)
+    if lacking := set(spoken(config)) - special.languages.keys() if config.multilingual else ():
+        raise CheckpointError(f"{checkpoint.reference}: the tokenizer has no token for {', '.join(sorted(lacking))}")
     return Frontend(config, tokenizer, special, Suppression.of(config, tokenizer), extractor)
 
 
@@ -63,7 +70,7 @@ def prepare_clip(frontend: Frontend, clip: Clip, request: TranscriptionRequest, 
     language = _language(frontend, request, context)
     span = AudioSpan(0, clip.end_sample - clip.start_sample, tokens=frontend.config.dims.audio_context)
     timed = "segment" in request.times
-    prompt = (*_previous(frontend, request), *_task(frontend, request, language, timed))
+    prompt = (*previous_text(frontend, request), *_task(frontend, request, language, timed))
     return PreparedClip(
         spans=(span,),
         prompt=(prompt,),
@@ -116,8 +123,12 @@ def _task(frontend: Frontend, request: TranscriptionRequest, language: str | Non
     return ids if timed else [*ids, special.no_timestamps]
 
 
-def _previous(frontend: Frontend, request: TranscriptionRequest) -> list[int]:
-    """The caller's prompt as text that came before; its end is nearest to the audio, so its end is kept."""
+def previous_text(frontend: Frontend, request: TranscriptionRequest) -> list[int]:
+    """The caller's prompt as text that came before; its end is nearest to the audio, so its end is kept.
+
+    Raises:
+        InvalidRequestError: it holds a special token.
+    """
     if not request.prompt or not request.prompt.strip():
         return []
     ids = frontend.tokenizer.encode(" " + request.prompt.strip(), add_special_tokens=False).ids

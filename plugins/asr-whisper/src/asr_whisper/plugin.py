@@ -86,6 +86,13 @@ def prepare_frontend(model: CheckpointModel) -> Frontend:
 
 
 @hookimpl
+def check_request(model: FrontendModel, request: TranscriptionRequest) -> None:
+    from asr_whisper import frontend
+
+    frontend.previous_text(model.frontend, request)
+
+
+@hookimpl
 def prepare_clip(model: FrontendModel, clip: Clip, request: TranscriptionRequest, context: ClipContext) -> PreparedClip:
     from asr_whisper import frontend
 

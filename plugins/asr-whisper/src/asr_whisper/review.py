@@ -40,10 +40,13 @@ def compression_ratio(text: str) -> float:
 
 
 def _consumed(frontend: Frontend, output: ClipOutput, prepared: PreparedClip) -> int | None:
-    """Samples up to a last segment that was opened and not filled: what it was opened for is still to be heard."""
+    """Samples up to the end of the last segment when another was opened after it and not filled.
+
+    What that one was opened for is still to be heard, and so is what lies between the two marks, as in the original.
+    """
     begin = frontend.special.timestamp_begin
     tokens = [token for token in output.tokens if token not in prepared.stop]
     if len(tokens) < 2 or min(tokens[-2:]) < begin:
         return None
-    samples = (tokens[-1] - begin) * FRAMES_PER_POSITION * HOP
+    samples = (tokens[-2] - begin) * FRAMES_PER_POSITION * HOP
     return samples if 0 < samples < prepared.spans[0].end_sample else None

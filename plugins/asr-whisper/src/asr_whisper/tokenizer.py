@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -59,7 +60,16 @@ def _parse(source: Source) -> Tokenizer:
         raise CheckpointError(f"{source.name} is not a tokenizer: {error}") from error
     tokenizer.no_truncation()
     tokenizer.no_padding()
-    return tokenizer
+    return _mended(tokenizer)
+
+
+def _mended(tokenizer: Tokenizer) -> Tokenizer:
+    """Copies from before 2024 lack the first merge, so that " the" falls apart (transformers' pull request 29368)."""
+    if tokenizer.token_to_id("Ġt") is None or len(tokenizer.encode(" t", add_special_tokens=False).ids) == 1:
+        return tokenizer
+    content = json.loads(tokenizer.to_str())
+    content["model"]["merges"].insert(0, ["Ġ", "t"])
+    return Tokenizer.from_str(json.dumps(content))
 
 
 def _convert(directory: Path) -> Tokenizer | None:
@@ -73,7 +83,7 @@ def _convert(directory: Path) -> Tokenizer | None:
     except Exception as error:  # from half a dozen libraries, all meaning that these files do not go together
         raise CheckpointError(f"{directory}: vocab.json and merges.txt cannot be read: {error}") from error
     tokenizer: Tokenizer = slow.backend_tokenizer
-    return tokenizer
+    return _mended(tokenizer)
 
 
 def _foreign(config: WhisperConfig) -> Source:

@@ -78,13 +78,13 @@ class CausalDecoder:
             cache=cache,
             use_cache=True,
         ).last_hidden_state
-        return self._head(hidden[0, -row.want :]).float()
+        return self._head(hidden[0, len(embeds) - row.want :]).float()
 
     def _embed_part(self, part: PartOfRow) -> torch.Tensor:
         weight: torch.Tensor = self._embed.weight
         if isinstance(part, torch.Tensor):
             return part.to(weight.device, weight.dtype)
-        embedded: torch.Tensor = self._embed(torch.tensor(part, device=weight.device))
+        embedded: torch.Tensor = self._embed(torch.tensor(part, dtype=torch.long, device=weight.device))
         return embedded
 
 
@@ -128,7 +128,7 @@ class CrossDecoder:
             cache=cache,
             use_cache=True,
         ).last_hidden_state
-        return self._head(hidden[0, -row.want :]).float()
+        return self._head(hidden[0, ids.shape[1] - row.want :]).float()
 
 
 def _positions(start: int, count: int, device: torch.device) -> torch.Tensor:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import logging
 import threading
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future, wait
 
 import torch
 from attrs import define, evolve, field
@@ -15,6 +16,8 @@ from asr_core.engines.protocol import EngineStatistics, Finished, GeneratedToken
 from asr_core.engines.torch._decoders import Decoder, Row
 from asr_core.engines.torch._sampling import apply_rules, choose
 from asr_core.errors import EngineError, OverloadedError
+
+logger = logging.getLogger(__name__)
 
 Item = GeneratedToken | Finished | Exception | None
 """What a request's stream receives; None ends it without a result, after an abort."""
@@ -26,7 +29,7 @@ class _Run:
 
     request: GenerationRequest
     slot: int
-    send: Callable[[Item], None]
+    send: Callable[[Item], bool]
     generator: torch.Generator
     output: list[int] = field(factory=list)
     position: int = 0
@@ -49,7 +52,7 @@ class TorchEngine:
     def __init__(self, decoder: Decoder, compute: Compute) -> None:
         self._decoder = decoder
         self._compute = compute
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._runs: dict[str, _Run] = {}
         self._turning = False
         self._closed = False
@@ -87,9 +90,12 @@ class TorchEngine:
             if self._closed:
                 return
             self._closed = True
-        self._compute.submit(self._turn).result()
+            turn = self._schedule()
+        if turn is not None:
+            wait([turn])
+            self._fail_all()  # what a compute thread that closed meanwhile has dropped
 
-    def _admit(self, request: GenerationRequest, send: Callable[[Item], None]) -> None:
+    def _admit(self, request: GenerationRequest, send: Callable[[Item], bool]) -> None:
         with self._lock:
             if self._closed:
                 raise OverloadedError("the engine is closed", layer="engine")
@@ -100,8 +106,23 @@ class TorchEngine:
             generator = torch.Generator().manual_seed(request.sampling.seed)
             self._runs[request.id] = _Run(request, slot, send, generator, list(request.given))
             if not self._turning:
-                self._turning = True
-                self._compute.submit(self._turn)
+                self._schedule()
+
+    def _schedule(self) -> Future[None] | None:
+        """Queue a turn, behind whatever other models and encoders have queued; the lock is held."""
+        try:
+            turn = self._compute.submit(self._turn)
+        except OverloadedError:  # the compute thread was closed first
+            self._closed = True
+            self._fail_all()
+            return None
+        self._turning = True
+        return turn
+
+    def _fail_all(self) -> None:
+        with self._lock:
+            for run in list(self._runs.values()):
+                self._end(run, OverloadedError("the engine was closed"), failed=1)
 
     def _turn(self) -> None:
         with self._lock:
@@ -109,10 +130,9 @@ class TorchEngine:
         for run in runs:
             self._advance(run)
         with self._lock:
-            self._turning = bool(self._runs)
-            if self._turning:
-                # Behind whatever other models and encoders have queued meanwhile.
-                self._compute.submit(self._turn)
+            self._turning = False
+            if self._runs:
+                self._schedule()
 
     def _advance(self, run: _Run) -> None:
         if self._closed:
@@ -122,7 +142,8 @@ class TorchEngine:
         else:
             try:
                 self._step(run)
-            except Exception as error:
+            # Whatever a module raises, SystemExit included, must not end the turns of all others.
+            except BaseException as error:
                 self._end(run, _as_engine_error(error), failed=1)
 
     def _step(self, run: _Run) -> None:
@@ -137,7 +158,8 @@ class TorchEngine:
         run.output.append(token)
         with self._lock:
             self._statistics = evolve(self._statistics, tokens=self._statistics.tokens + 1)
-        run.send(GeneratedToken(token, logprob, inspected))
+        if not run.send(GeneratedToken(token, logprob, inspected)):
+            run.aborted = True
         if token in run.request.stop:
             self._end(run, Finished("stop"), finished=1)
         elif run.generated >= run.request.budget:
@@ -149,9 +171,14 @@ class TorchEngine:
         return tuple(logits.log_softmax(-1)[list(run.request.inspect)].tolist())
 
     def _end(self, run: _Run, item: Item, *, finished: int = 0, failed: int = 0, aborted: int = 0) -> None:
-        self._decoder.free(run.slot)
+        try:
+            self._decoder.free(run.slot)
+        except Exception as error:
+            logger.exception("freeing slot %d failed", run.slot)
+            item = _as_engine_error(error)
         with self._lock:
-            del self._runs[run.request.id]
+            if self._runs.pop(run.request.id, None) is None:
+                return
             now = self._statistics
             self._statistics = evolve(
                 now, finished=now.finished + finished, failed=now.failed + failed, aborted=now.aborted + aborted
@@ -159,12 +186,16 @@ class TorchEngine:
         run.send(item)
 
 
-def _send(loop: asyncio.AbstractEventLoop, items: asyncio.Queue[Item], item: Item) -> None:
-    with contextlib.suppress(RuntimeError):  # a loop that closed has nobody left who could read
+def _send(loop: asyncio.AbstractEventLoop, items: asyncio.Queue[Item], item: Item) -> bool:
+    """Whether there is still a loop in which somebody could read it."""
+    try:
         loop.call_soon_threadsafe(items.put_nowait, item)
+    except RuntimeError:
+        return False
+    return True
 
 
-def _as_engine_error(error: Exception) -> EngineError:
+def _as_engine_error(error: BaseException) -> EngineError:
     if isinstance(error, EngineError):
         return error
     wrapped = EngineError(f"generation failed: {type(error).__name__}: {error}")

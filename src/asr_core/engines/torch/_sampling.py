@@ -19,8 +19,7 @@ def apply_rules(rules: Sequence[Rule], seen: Sequence[Sequence[int]], logits: to
         elif isinstance(rule, Force):
             _force(rule, seen, logits)
         elif isinstance(rule, Bias):
-            ids = torch.tensor(list(rule.amounts), device=logits.device)
-            logits[:, ids] += torch.tensor(list(rule.amounts.values()), device=logits.device)
+            logits[:, list(rule.token_ids)] += rule.amount
         else:
             logits = rule.apply(seen, logits)
     return logits
@@ -30,8 +29,10 @@ def choose(logits: torch.Tensor, sampling: Sampling, generator: torch.Generator)
     """A token from ``logits`` of shape [vocabulary], and its log-probability at temperature 1.
 
     Raises:
-        EngineError: the logits are not numbers.
+        EngineError: the logits are not numbers, or rules forbid every token.
     """
+    if bool(logits.max().isneginf()):
+        raise EngineError("the rules of the request forbid every token")
     if sampling.temperature == 0:
         token = int(logits.argmax())
     else:
