@@ -19,7 +19,7 @@ from whisper.decoding import DecodingOptions, DecodingTask
 from whisper.model import ModelDimensions, Whisper
 from whisper.tokenizer import LANGUAGES
 
-from asr_core.errors import InvalidRequestError
+from asr_core.errors import CheckpointError, InvalidRequestError
 from asr_core.types import AudioSpan, ClipContext, PreparedClip, Probe, Samples, TranscriptionRequest, Waveform
 from asr_whisper.frontend import (
     BEGIN,
@@ -57,9 +57,17 @@ def english() -> Frontend:
 
 
 def of_size(name: str) -> Frontend:
-    """The base model's tokenizer with the dimensions of another."""
+    """The base model's tokenizer with the mel bins of another."""
     checkpoint = found("whisper-base")
-    return prepare_frontend(evolve(checkpoint, config=evolve(checkpoint.config, dims=DIMENSIONS[name])))
+    dims = evolve(checkpoint.config.dims, mels=DIMENSIONS[name].mels)
+    return prepare_frontend(evolve(checkpoint, config=evolve(checkpoint.config, dims=dims)))
+
+
+def test_a_tokenizer_without_a_promised_language_is_refused() -> None:
+    checkpoint = found("whisper-base")
+    larger = evolve(checkpoint, config=evolve(checkpoint.config, dims=DIMENSIONS["whisper-large-v3"]))
+    with pytest.raises(CheckpointError, match="no token for yue"):
+        prepare_frontend(larger)
 
 
 @cache
