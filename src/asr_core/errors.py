@@ -7,6 +7,7 @@
     │   │   ├── UnknownFormatError       not a container on the allow-list
     │   │   ├── NoAudioError             a container without one sample of sound
     │   │   ├── CorruptAudioError        sound that cannot be decoded
+    │   │   ├── AudioTooShortError       less sound than the endpoint takes
     │   │   └── DecodeTimeoutError       decoding took longer than the endpoint allows
     │   ├── UploadTooLargeError     413  more bytes than the endpoint takes
     │   └── AudioTooLongError       400  more seconds than a named layer takes
@@ -79,6 +80,12 @@ class NoAudioError(AudioError):
 
 class CorruptAudioError(AudioError):
     """A known container whose sound cannot be decoded."""
+
+
+class AudioTooShortError(AudioError):
+    """Fewer seconds than :class:`~asr_core.types.UploadLimits` asks for."""
+
+    default_layer = "upload_limits"
 
 
 class DecodeTimeoutError(AudioError):

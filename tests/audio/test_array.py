@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from asr_core.audio import from_array
-from asr_core.errors import AudioTooLongError, CorruptAudioError, NoAudioError
+from asr_core.errors import AudioTooLongError, AudioTooShortError, CorruptAudioError, NoAudioError
 from asr_core.types import UploadLimits
 
 
@@ -71,3 +71,11 @@ def test_the_limit_of_seconds_holds_for_arrays() -> None:
     assert len(from_array(np.zeros(8000), 8000, 16000, limits).samples) == 16000
     with pytest.raises(AudioTooLongError):
         from_array(np.zeros(8001), 8000, 16000, limits)
+
+
+def test_less_than_an_endpoint_takes_is_refused() -> None:
+    limits = UploadLimits()
+    with pytest.raises(AudioTooShortError, match=r"lasts 0.0999 s, and 0.1 s") as raised:
+        from_array(np.zeros(1599, np.float32), 16000, 16000, limits)
+    assert (raised.value.param, raised.value.layer) == ("file", "upload_limits")
+    assert len(from_array(np.zeros(1600, np.float32), 16000, 16000, limits).samples) == 1600

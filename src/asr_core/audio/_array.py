@@ -37,7 +37,7 @@ def from_array(
     for start in range(0, len(columns), _BLOCK):
         block = columns[start : start + _BLOCK]
         track.add(Block(mean(list(block.T), silence, full_scale), source_rate))
-    return waveform(track.finish(), rate)
+    return waveform(track.finish(), rate, limits)
 
 
 def _columns(samples: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -6,4 +6,5 @@ from typing import Final
 
 from asr_core.types import UploadLimits
 
-DEFAULT_LIMITS: Final = UploadLimits()
+DEFAULT_LIMITS: Final = UploadLimits(min_seconds=0.0)
+"""How little sound is too little is for an endpoint to say."""

@@ -37,7 +37,7 @@ def load(source: AudioSource, rate: int, limits: UploadLimits = DEFAULT_LIMITS) 
     samples = track.finish()
     if not len(samples):
         raise _silence(track)
-    return waveform(samples, rate, tuple(track.holes))
+    return waveform(samples, rate, limits, tuple(track.holes))
 
 
 def _record(track: Track, file: Source, demuxer: str, deadline: Deadline) -> None:

@@ -44,11 +44,13 @@ class ChunkPolicy:
 class UploadLimits:
     """What one caller may send at all: owned by the endpoint.
 
-    ``max_bytes`` defaults to OpenAI's published 25 MiB. ``max_seconds`` and ``max_decode_seconds`` are enforced while
+    ``max_bytes`` and ``min_seconds`` default to what OpenAI publishes, 25 MiB and 0.1 s: models invent words for less
+    sound than any word needs. ``max_seconds`` and ``max_decode_seconds`` are enforced while
     decoding, so that a small file which unfolds to hours of sound stays small in memory.
     """
 
     max_bytes: int = 26_214_400
+    min_seconds: float = 0.1
     max_seconds: float = 4 * 3600.0
     max_decode_seconds: float = 120.0
 
