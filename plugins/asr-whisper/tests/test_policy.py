@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from attrs import evolve
+from transformers import WhisperConfig, WhisperFeatureExtractor, WhisperForConditionalGeneration
 from whisper.tokenizer import LANGUAGES
 
 from asr_core.engines.embedded import TORCH
 from asr_core.errors import EngineMismatchError
 from asr_core.loading import served_capabilities
 from asr_core.types import Capabilities, CheckpointModel, ChunkPolicy, EncoderPolicy
-from asr_whisper import plugin
+from asr_whisper import plugin, policy
+from asr_whisper.checkpoints import resolve
 from asr_whisper.config import Hints
 from asr_whisper.names import CARDS, DIMENSIONS, find_card
 from asr_whisper.tokenizer import SpecialTokens, load_tokenizer
@@ -146,3 +150,17 @@ def test_an_engine_that_knows_no_foreign_rules_gives_no_segment_times() -> None:
 
 def test_a_decoder_fed_by_embeddings_is_not_needed() -> None:
     assert served("whisper-base", "embeddings", "attention") == served("whisper-base")
+
+
+@pytest.mark.parametrize("window", [10, 30, 300])
+def test_the_extractors_window_is_not_the_models_limit(tmp_path: Path, window: int) -> None:
+    """A checkpoint whose feature extractor says another window: the limit comes from the encoder's positions."""
+    size = {"d_model": 64, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 64, "decoder_ffn_dim": 64}
+    heads = {"encoder_attention_heads": 1, "decoder_attention_heads": 1}
+    WhisperForConditionalGeneration(WhisperConfig(**size, **heads)).save_pretrained(tmp_path)
+    WhisperFeatureExtractor(chunk_length=window).save_pretrained(tmp_path)
+    checkpoint = resolve(str(tmp_path))
+    assert checkpoint is not None
+    limit = policy.native_limit(checkpoint.config)
+    assert limit.seconds == 30.0
+    assert "1500 encoder positions" in limit.sources["seconds"]
