@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -138,9 +138,9 @@ def _drop(module: WhisperForConditionalGeneration, parts: frozenset[str]) -> Non
         module.proj_out = None
 
 
-def _require_equal(name: str, missing: object, extra: object) -> None:
+def _require_equal(name: str, missing: Iterable[str], extra: Iterable[str]) -> None:
     for what, keys in (("lacks", missing), ("has weights no Whisper has:", extra)):
-        listed = sorted(keys)  # type: ignore[call-overload]
+        listed = sorted(keys)
         if listed:
             rest = f" and {len(listed) - 5} more" if len(listed) > 5 else ""
             raise CheckpointError(f"{name} {what} {', '.join(listed[:5])}{rest}")
