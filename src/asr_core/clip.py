@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any
 from uuid import uuid4
 
 from attrs import define, evolve, field, frozen
 
-from asr_core.engines.protocol import Engine, Finished, GenerationRequest
+from asr_core.engines.protocol import EncodedRows, Engine, Finished, GenerationRequest, PromptInput
 from asr_core.errors import EngineError, PluginError
 from asr_core.loading import ServedModel
 from asr_core.runtime.encode import encode, recognize
@@ -71,7 +70,7 @@ class ClipTranscription:
     request: TranscriptionRequest
     language: str | None
     guards: list[str] = field(factory=list)
-    encoded: dict[AudioSpan, Any] = field(factory=dict)
+    encoded: dict[AudioSpan, EncodedRows] = field(factory=dict)
 
     async def run(self) -> ClipTranscript:
         """Attempts until the plugin's review is content.
@@ -201,17 +200,17 @@ class ClipTranscription:
             rules=prepared.rules,
         )
 
-    def _cross(self, prepared: PreparedClip) -> Any:
+    def _cross(self, prepared: PreparedClip) -> EncodedRows | None:
         return None if prepared.cross is None else self.encoded[prepared.spans[prepared.cross]]
 
-    def _resolve(self, prepared: PreparedClip, prompt: Sequence[PromptPart]) -> tuple[Any, ...]:
+    def _resolve(self, prepared: PreparedClip, prompt: Sequence[PromptPart]) -> tuple[PromptInput, ...]:
         """The prompt with encoder rows in place of the slices that name them."""
-        return tuple(
-            self.encoded[prepared.spans[part.span]][part.first : part.first + part.count]
-            if isinstance(part, AudioSlice)
-            else part
-            for part in prompt
-        )
+        return tuple(self._slice(prepared, part) if isinstance(part, AudioSlice) else part for part in prompt)
+
+    def _slice(self, prepared: PreparedClip, part: AudioSlice) -> EncodedRows:
+        whole = self.encoded[prepared.spans[part.span]]
+        place = part.first.to_bytes(4, "little") + part.count.to_bytes(4, "little")
+        return EncodedRows(whole.rows[part.first : part.first + part.count], whole.key + place)
 
     def _output(
         self, text: TokenText, tokens: Sequence[int], logprobs: Sequence[float], given: Tokens, finish: Finish

@@ -17,7 +17,8 @@
     │   └── PluginConflictError     500  two plugins claim the same thing
     └── EngineError                 500  generation failed
         ├── EngineMismatchError     500  the engine lacks what the model needs
-        └── OverloadedError         503  a queue is full, or the server is closing
+        ├── OverloadedError         503  a queue is full, or the server is closing
+        └── DeadlineError           504  the request ran out of the time it was given
 
 Every error knows the HTTP status it maps to, OpenAI's ``type`` and ``code``, the ``param`` (request field) at fault,
 and the ``layer`` that refused, so that no caller of the core needs a table of its own.
@@ -149,3 +150,9 @@ class OverloadedError(EngineError):
     """Too much work is waiting, or the server is closing; try again later."""
 
     status = 503
+
+
+class DeadlineError(EngineError):
+    """The request's deadline passed while it waited or ran."""
+
+    status = 504

@@ -14,7 +14,7 @@ from attrs import evolve, frozen
 from transformers import LlamaConfig, LlamaForCausalLM, WhisperConfig, WhisperForConditionalGeneration
 
 from asr_core.engines.compute import Compute
-from asr_core.engines.protocol import Finished, GeneratedToken, GenerationRequest
+from asr_core.engines.protocol import EncodedRows, Finished, GeneratedToken, GenerationRequest
 from asr_core.engines.torch import CausalDecoder, CrossDecoder, Row, TorchEngine
 from asr_core.errors import EngineError, OverloadedError
 from asr_core.types import Bias, Force, Sampling, Suppress
@@ -104,7 +104,7 @@ def test_greedy_ids_are_those_of_generate(engine: TorchEngine, causal: LlamaForC
 
 def test_embeddings_stand_for_tokens(engine: TorchEngine, causal: LlamaForCausalLM) -> None:
     rows = causal.model.embed_tokens(torch.tensor(PROMPT[1:3])).detach()
-    request = evolve(ask(), prompt=(PROMPT[:1], rows, PROMPT[3:]))
+    request = evolve(ask(), prompt=(PROMPT[:1], EncodedRows(rows, b"rows"), PROMPT[3:]))
     assert generate(engine, request)[0] == reference(causal, PROMPT)
 
 
@@ -115,7 +115,7 @@ def test_cross_attention_decodes_as_the_whole_model(cross: WhisperForConditional
     engine = TorchEngine(CrossDecoder(cross.model.decoder, cross.proj_out), compute)
     for row in range(2):
         expected = _greedy(cross, encoded[row : row + 1], torch.tensor([[2, 30, 31]]), 12)
-        assert generate(engine, ask((2, 30, 31), cross=encoded[row]))[0] == expected
+        assert generate(engine, ask((2, 30, 31), cross=EncodedRows(encoded[row], bytes([row]))))[0] == expected
     engine.close()
 
 

@@ -19,23 +19,38 @@ EngineFeature = Literal["embeddings", "cross_attention", "probes", "rules", "cus
 
 
 @frozen(eq=False)
+class EncodedRows:
+    """Encoder rows of shape [n, width]; an equal ``key`` promises equal rows, so keys and values can be reused."""
+
+    rows: Any = field(repr=False)
+    key: bytes
+
+
+PromptInput = Tokens | EncodedRows
+
+
+@frozen(eq=False)
 class GenerationRequest:
-    """One generation: ``prompt`` parts are token runs or encoder rows of shape [n, width].
+    """One generation: ``prompt`` parts are token runs or encoder rows.
 
     ``cross`` are the encoder rows a cross-attending decoder listens to. The other fields mean what they mean in
     :class:`~asr_core.types.PreparedClip`. ``inspect`` asks for the log-probabilities of these ids at the first new
     position, over the whole vocabulary and before rules: a probe is a request with a budget of 1 that inspects.
+    ``caller`` groups the requests of one caller, among whom turns are shared: none waits for another's many.
+    ``deadline`` is a time of :func:`time.monotonic`.
     """
 
     id: str
-    prompt: tuple[Tokens | Any, ...] = field(repr=False)
-    cross: Any = field(default=None, repr=False)
+    prompt: tuple[PromptInput, ...] = field(repr=False)
+    cross: EncodedRows | None = field(default=None, repr=False)
     given: Tokens = ()
     stop: frozenset[int] = frozenset()
     budget: int = 1
     sampling: Sampling = Sampling()
     rules: tuple[Rule, ...] = ()
     inspect: Tokens = ()
+    caller: str = ""
+    deadline: float | None = None
 
 
 @frozen
@@ -56,13 +71,25 @@ class Finished:
 
 @frozen
 class EngineStatistics:
-    """Counters since start, and what runs now."""
+    """Counters since start, and what waits and runs now.
 
+    ``refused`` requests found the queue full, ``expired`` ones ran out of time. ``steps`` forward passes computed
+    ``rows`` rows, so rows / steps is the mean batch. ``prefilled`` prompt positions were computed, ``reused`` ones were
+    found in memory.
+    """
+
+    queued: int = 0
     running: int = 0
     finished: int = 0
     failed: int = 0
     aborted: int = 0
+    expired: int = 0
+    refused: int = 0
     tokens: int = 0
+    steps: int = 0
+    rows: int = 0
+    prefilled: int = 0
+    reused: int = 0
 
 
 class Engine(Protocol):
@@ -73,6 +100,7 @@ class Engine(Protocol):
 
         Raises:
             EngineError: generation failed; other requests are not affected.
+            DeadlineError: the request's deadline passed.
             OverloadedError: the engine takes no more work.
         """
 
@@ -81,6 +109,9 @@ class Engine(Protocol):
 
     def statistics(self) -> EngineStatistics:
         """Counters at this moment."""
+
+    def health(self) -> str | None:
+        """None while all is well, else what is wrong, for ``/ready`` (a step that hangs, say)."""
 
     def close(self) -> None:
         """Fail what still runs with OverloadedError, refuse what comes later, free the memory; harmless twice."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
+from uuid import uuid4
 
+from asr_core.engines.protocol import EncodedRows
 from asr_core.errors import PluginError
 from asr_core.loading import ServedModel
 from asr_core.types import AudioSpan, Clip, Feature, LoadedModel, Recognized
@@ -13,7 +15,7 @@ from asr_core.types import AudioSpan, Clip, Feature, LoadedModel, Recognized
 T = TypeVar("T")
 
 
-async def encode(served: ServedModel, clip: Clip, spans: Sequence[AudioSpan]) -> list[Any]:
+async def encode(served: ServedModel, clip: Clip, spans: Sequence[AudioSpan]) -> list[EncodedRows]:
     """Encoder rows of shape [span.tokens, width] per span.
 
     Raises:
@@ -25,7 +27,7 @@ async def encode(served: ServedModel, clip: Clip, spans: Sequence[AudioSpan]) ->
             raise PluginError(
                 f"{served.hooks.owner}: encode_batch returned {len(rows)} rows for a span of {span.tokens} tokens"
             )
-    return encoded
+    return [EncodedRows(rows, uuid4().bytes) for rows in encoded]
 
 
 async def recognize(served: ServedModel, clip: Clip, spans: Sequence[AudioSpan]) -> list[Recognized]:

@@ -12,7 +12,7 @@ import torch
 from attrs import define, evolve, field
 
 from asr_core.engines.compute import Compute
-from asr_core.engines.protocol import EngineStatistics, Finished, GeneratedToken, GenerationRequest
+from asr_core.engines.protocol import EncodedRows, EngineStatistics, Finished, GeneratedToken, GenerationRequest
 from asr_core.engines.torch._decoders import Decoder, Row
 from asr_core.engines.torch._sampling import apply_rules, choose
 from asr_core.errors import EngineError, OverloadedError
@@ -41,8 +41,8 @@ class _Run:
 
     def next_row(self) -> Row:
         if self.position == 0:
-            parts = (*self.request.prompt, self.request.given) if self.request.given else self.request.prompt
-            return Row(self.slot, 0, parts)
+            parts = tuple(part.rows if isinstance(part, EncodedRows) else part for part in self.request.prompt)
+            return Row(self.slot, 0, (*parts, self.request.given) if self.request.given else parts)
         return Row(self.slot, self.position, ((self.output[-1],),))
 
 
@@ -83,6 +83,10 @@ class TorchEngine:
         """See :class:`~asr_core.engines.protocol.Engine`."""
         with self._lock:
             return evolve(self._statistics, running=len(self._runs))
+
+    def health(self) -> str | None:
+        """See :class:`~asr_core.engines.protocol.Engine`."""
+        return None
 
     def close(self) -> None:
         """See :class:`~asr_core.engines.protocol.Engine`."""
@@ -148,7 +152,7 @@ class TorchEngine:
 
     def _step(self, run: _Run) -> None:
         if run.position == 0 and run.request.cross is not None:
-            self._decoder.bind(run.slot, run.request.cross)
+            self._decoder.bind(run.slot, run.request.cross.rows)
         row = run.next_row()
         logits = self._decoder.extend([row])
         run.position += sum(len(part) for part in row.parts)
