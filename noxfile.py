@@ -51,6 +51,14 @@ def tests(session: nox.Session) -> None:
 
 
 @nox.session
+def soak(session: nox.Session) -> None:
+    """Hundreds of requests against one server: memory, slots, threads, files; arguments go to benchmarks/soak.py."""
+    install_editable(session)
+    session.install(*CONSTRAINTS, "httpx", "soundfile")
+    session.run("python", "benchmarks/soak.py", *session.posargs)
+
+
+@nox.session
 def lint(session: nox.Session) -> None:
     """Style, types and the direction of imports."""
     session.install(*CONSTRAINTS, *nox.project.dependency_groups(GROUPS, "lint"))

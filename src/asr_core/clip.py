@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from uuid import uuid4
+from collections.abc import Callable, Mapping, Sequence
 
 from attrs import define, evolve, field, frozen
 
-from asr_core.engines.protocol import EncodedRows, Engine, Finished, GenerationRequest, PromptInput
+from asr_core.engines.protocol import EncodedRows, Engine, Finished
 from asr_core.errors import EngineError, PluginError
 from asr_core.loading import ServedModel
-from asr_core.runtime.encode import encode, recognize
-from asr_core.runtime.fold import fold
-from asr_core.runtime.text import TokenText
+from asr_core.runtime.fold import Folded
+from asr_core.runtime.requests import generation_request, probe_request
+from asr_core.runtime.stream import ClipText, CommitUnit, commit_unit
 from asr_core.types import (
     Accept,
     AudioSlice,
@@ -25,17 +24,16 @@ from asr_core.types import (
     NoSpeech,
     PreparedClip,
     Probe,
-    PromptPart,
     Recognized,
     Retry,
     Segment,
     Stretch,
-    Tokens,
     TranscriptionRequest,
+    Usage,
 )
 
 MAX_ROUNDS = 16
-"""Calls of prepare_clip for one clip: a plugin that asks for more probes and retries than this is looping."""
+"""Calls of prepare_clip with nothing committed between: a plugin that asks for more probes and retries is looping."""
 
 
 @frozen(eq=False)
@@ -53,6 +51,7 @@ class ClipTranscript:
     consumed_to: int | None = None
     note: str = ""
     guards: tuple[str, ...] = ()
+    usage: Usage = Usage()
 
     @property
     def stretch(self) -> Stretch:
@@ -63,14 +62,30 @@ class ClipTranscript:
 
 @define(eq=False)
 class ClipTranscription:
-    """Runs one clip; encoder rows are kept from one attempt to the next."""
+    """Runs one clip; encoder rows and committed text are kept from one attempt to the next.
+
+    ``send`` gets the text as it is committed; in the end all of it, stripped, is the transcript's.
+    """
 
     served: ServedModel
     clip: Clip
     request: TranscriptionRequest
     language: str | None
+    send: Callable[[str], None]
     guards: list[str] = field(factory=list)
     encoded: dict[AudioSpan, EncodedRows] = field(factory=dict)
+    _usage: Usage = field(init=False, default=Usage())
+    _commit: CommitUnit = field(init=False)
+    _text: ClipText = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        hooks, model = self.served.hooks, self.served.model
+        self._commit = commit_unit(hooks, model)
+        self._text = ClipText(
+            lambda tokens, state, final, times: hooks.decode_tokens(model, tokens, state, final, times),
+            round(1000 * self.clip.duration),
+            self.send,
+        )
 
     async def run(self) -> ClipTranscript:
         """Attempts until the plugin's review is content.
@@ -81,19 +96,25 @@ class ClipTranscription:
         """
         if _is_silent(self.clip, self.served.chunk_policy.silence_floor):
             return ClipTranscript(self.clip, language=self.language, speech=False)
-        context = ClipContext(language=self.language)
-        for _ in range(MAX_ROUNDS):
+        transcript = await self._attempts()
+        rows = sum(span.tokens for span in self.encoded)
+        return evolve(transcript, usage=self._usage + Usage(audio_tokens=rows))
+
+    async def _attempts(self) -> ClipTranscript:
+        context, rounds = ClipContext(language=self.language), 0
+        while (rounds := rounds + 1) <= MAX_ROUNDS:
             prepared = await self._prepare(context)
             if unanswered := [probe for probe in prepared.probes if probe.name not in context.probe_results]:
                 answers = await self._answer(prepared, unanswered)
                 context = evolve(context, probe_results={**context.probe_results, **answers})
                 continue
-            output = await self._produce(prepared)
-            verdict = await self._review(output, prepared, context)
-            if not isinstance(verdict, Retry):
-                return self._accept(verdict, output, prepared)
-            self.guards.append(f"decoded again: {verdict.reason}")
-            context = evolve(context, attempt=context.attempt + 1, reason=verdict.reason)
+            result = await self._attempt(prepared, context)
+            if isinstance(result, ClipTranscript):
+                return result
+            self.guards.append(f"decoded again: {result.reason}")
+            if self._text.committed != context.hypothesis:
+                rounds, context = 0, evolve(context, attempt=0, hypothesis=self._text.committed)
+            context = evolve(context, attempt=context.attempt + 1, reason=result.reason)
         raise PluginError(f"{self._plugin}: one clip was prepared {MAX_ROUNDS} times without an answer")
 
     @property
@@ -104,7 +125,10 @@ class ClipTranscription:
         hooks, model = self.served.hooks, self.served.model
         prepared = await asyncio.to_thread(hooks.prepare_clip, model, self.clip, self.request, context)
         self._check(prepared)
-        return prepared
+        if not (committed := self._text.committed):
+            return prepared
+        room = max(1, prepared.budget + len(prepared.given) - len(committed))
+        return evolve(prepared, given=committed, budget=room)
 
     def _check(self, prepared: PreparedClip) -> None:
         for span in prepared.spans:
@@ -124,124 +148,114 @@ class ClipTranscription:
         return {probe.name: await self._probe(prepared, probe) for probe in probes}
 
     async def _probe(self, prepared: PreparedClip, probe: Probe) -> tuple[float, ...]:
-        request = GenerationRequest(
-            id=uuid4().hex,
-            prompt=self._resolve(prepared, probe.prompt),
-            cross=self._cross(prepared),
-            inspect=probe.token_ids,
-        )
-        async for item in self._engine().generate(request):
-            if not isinstance(item, Finished):
-                return item.inspected
+        engine, request = self._engine(), probe_request(prepared, probe, self.encoded)
+        try:
+            async for item in engine.generate(request):
+                if not isinstance(item, Finished):
+                    return item.inspected
+        finally:
+            # An iterator that is left is closed whenever the loop gets round to it.
+            engine.abort(request.id)
         raise EngineError("the engine ended a probe without an answer")
 
-    async def _produce(self, prepared: PreparedClip) -> ClipOutput:
+    async def _attempt(self, prepared: PreparedClip, context: ClipContext) -> ClipTranscript | Retry:
+        finish: Finish | Retry = "stop"
+        self._text.begin(prepared.given)
         if self.served.engine is None:
-            return await self._recognize(prepared)
-        await self._encode(prepared.spans)
-        return await self._generate(prepared)
+            await self._recognize(prepared)
+        else:
+            await self._encode(prepared.spans)
+            finish = await self._generate(prepared, context)
+        if isinstance(finish, Retry):
+            return finish
+        output = await asyncio.to_thread(self._text.close, finish)
+        verdict = await self._review(output, prepared, context)
+        return verdict if isinstance(verdict, Retry) else self._accept(verdict, output, prepared)
 
     async def _encode(self, spans: Sequence[AudioSpan]) -> None:
         missing = [span for span in spans if span not in self.encoded]
-        self.encoded.update(zip(missing, await encode(self.served, self.clip, missing), strict=True))
+        self.encoded.update(zip(missing, await self.served.encoder.encode(self.clip, missing), strict=True))
 
-    async def _generate(self, prepared: PreparedClip) -> ClipOutput:
-        text = self._text()
-        for token in prepared.given:
-            text.push(token)
-        tokens: list[int] = []
-        logprobs: list[float] = []
-        finish: Finish | None = None
-        async for item in self._engine().generate(self._generation(prepared)):
-            if isinstance(item, Finished):
-                finish = item.reason
-                continue
-            tokens.append(item.id)
-            logprobs.append(item.logprob)
-            if item.id not in prepared.stop:
-                text.push(item.id, item.logprob)
-        if finish is None:
-            raise EngineError("the engine gave the request up")
-        return await asyncio.to_thread(self._output, text, tokens, logprobs, prepared.given, finish)
+    async def _generate(self, prepared: PreparedClip, context: ClipContext) -> Finish | Retry:
+        engine, request = self._engine(), generation_request(prepared, self.encoded)
+        text = sum(len(part) for part in prepared.prompt if not isinstance(part, AudioSlice))
+        self._usage += Usage(text_tokens=text + len(prepared.given))
+        try:
+            async for item in engine.generate(request):
+                if isinstance(item, Finished):
+                    return item.reason
+                self._usage += Usage(output_tokens=1)
+                self._text.take(item.id, item.logprob, spoken=item.id not in prepared.stop)
+                if retry := await self._advance(prepared, context):
+                    return retry
+        finally:
+            engine.abort(request.id)  # as above
+        raise EngineError("the engine gave the request up")
 
-    async def _recognize(self, prepared: PreparedClip) -> ClipOutput:
-        results = await recognize(self.served, self.clip, prepared.spans)
-        return await asyncio.to_thread(self._read, prepared.spans, results)
+    async def _advance(self, prepared: PreparedClip, context: ClipContext) -> Retry | None:
+        """Commit what can be while generation goes on, or say why it has to begin again."""
+        if self._commit == "token":
+            self._text.commit()
+        elif self._commit == "segment" and self._text.ends_segment:
+            verdict = await self._review(self._text.output(), prepared, context)
+            if isinstance(verdict, Retry):
+                return verdict
+            if isinstance(verdict, Accept):
+                self._go_on(verdict)
+        return None
 
-    def _read(self, spans: Sequence[AudioSpan], results: Sequence[Recognized]) -> ClipOutput:
-        text = self._text()
+    def _go_on(self, verdict: Accept) -> None:
+        if verdict.consumed_to is not None:
+            raise PluginError(f"{self._plugin}: consumed_to is {verdict.consumed_to} while the model still listens")
+        self._text.commit()
+
+    async def _recognize(self, prepared: PreparedClip) -> None:
+        results = await self.served.encoder.recognize(self.clip, prepared.spans)
+        await asyncio.to_thread(self._read, prepared.spans, results)
+
+    def _read(self, spans: Sequence[AudioSpan], results: Sequence[Recognized]) -> None:
         for span, result in zip(spans, results, strict=True):
             offset = round(1000 * span.start_sample / self.clip.rate)
             times = (offset + time for time in result.times)
             for token, logprob in zip(result.tokens, result.logprobs, strict=True):
-                text.push(token, logprob, next(times, None))
-        tokens = [token for result in results for token in result.tokens]
-        logprobs = [logprob for result in results for logprob in result.logprobs]
-        return self._output(text, tokens, logprobs, (), "stop")
+                self._text.take(token, logprob, time=next(times, None))
+            self._usage += Usage(audio_tokens=span.tokens, output_tokens=len(result.tokens))
 
     def _engine(self) -> Engine:
         if self.served.engine is None:
             raise PluginError(f"{self._plugin}: a model without a decoder cannot be probed")
         return self.served.engine
 
-    def _text(self) -> TokenText:
-        hooks, model = self.served.hooks, self.served.model
-        return TokenText(lambda tokens, state, final, times: hooks.decode_tokens(model, tokens, state, final, times))
-
-    def _generation(self, prepared: PreparedClip) -> GenerationRequest:
-        return GenerationRequest(
-            id=uuid4().hex,
-            prompt=self._resolve(prepared, prepared.prompt),
-            cross=self._cross(prepared),
-            given=prepared.given,
-            stop=prepared.stop,
-            budget=prepared.budget,
-            sampling=prepared.sampling,
-            rules=prepared.rules,
-        )
-
-    def _cross(self, prepared: PreparedClip) -> EncodedRows | None:
-        return None if prepared.cross is None else self.encoded[prepared.spans[prepared.cross]]
-
-    def _resolve(self, prepared: PreparedClip, prompt: Sequence[PromptPart]) -> tuple[PromptInput, ...]:
-        """The prompt with encoder rows in place of the slices that name them."""
-        return tuple(self._slice(prepared, part) if isinstance(part, AudioSlice) else part for part in prompt)
-
-    def _slice(self, prepared: PreparedClip, part: AudioSlice) -> EncodedRows:
-        whole = self.encoded[prepared.spans[part.span]]
-        place = part.first.to_bytes(4, "little") + part.count.to_bytes(4, "little")
-        return EncodedRows(whole.rows[part.first : part.first + part.count], whole.key + place)
-
-    def _output(
-        self, text: TokenText, tokens: Sequence[int], logprobs: Sequence[float], given: Tokens, finish: Finish
-    ) -> ClipOutput:
-        text.close()
-        folded = fold(text.fragments, round(1000 * self.clip.duration))
-        return ClipOutput(tuple(tokens), tuple(logprobs), given, folded.text, folded.segments, folded.languages, finish)
-
     def _accept(self, verdict: Accept | NoSpeech, output: ClipOutput, prepared: PreparedClip) -> ClipTranscript:
         if isinstance(verdict, NoSpeech):
-            return ClipTranscript(self.clip, language=self.language, speech=False, guards=tuple(self.guards))
-        consumed = self._consumed(verdict)
+            return self._dropped(prepared)
         note = f"cut at the budget of {prepared.budget} tokens" if output.finish == "length" else ""
-        return ClipTranscript(
-            self.clip,
-            output.text,
-            self._segments(output, consumed),
-            prepared.language or next(iter(output.languages), None),
-            consumed_to=consumed,
-            note=note,
-            guards=(*self.guards, *([note] if note else [])),
-        )
+        self.guards += [note] if note else []
+        folded, consumed = self._text.folded(), self._consumed(verdict)
+        transcript = self._transcript(evolve(folded, segments=self._segments(folded, consumed)), prepared)
+        self._text.commit()
+        return evolve(transcript, consumed_to=consumed, note=note)
 
-    def _segments(self, output: ClipOutput, consumed: int | None) -> tuple[Segment, ...]:
+    def _dropped(self, prepared: PreparedClip) -> ClipTranscript:
+        self._text.drop()
+        folded = self._text.folded()
+        if not folded.text:
+            return ClipTranscript(self.clip, language=self.language, speech=False, guards=tuple(self.guards))
+        self.guards.append("text behind what was sent is dropped: nobody spoke there")
+        return self._transcript(folded, prepared)
+
+    def _transcript(self, folded: Folded, prepared: PreparedClip) -> ClipTranscript:
+        language = prepared.language or next(iter(folded.languages), None)
+        return ClipTranscript(self.clip, folded.text, folded.segments, language, guards=tuple(self.guards))
+
+    def _segments(self, folded: Folded, consumed: int | None) -> tuple[Segment, ...]:
         """The segments, ending where the model stopped listening: what lies behind is heard again."""
         if consumed is None:
-            return output.segments
+            return folded.segments
         end_ms = round(1000 * consumed / self.clip.rate)
-        if any(segment.start_ms >= end_ms for segment in output.segments):
+        if any(segment.start_ms >= end_ms for segment in folded.segments):
             raise PluginError(f"{self._plugin}: text starts behind consumed_to, at {end_ms} ms, and would come twice")
-        return tuple(evolve(segment, end_ms=min(segment.end_ms, end_ms)) for segment in output.segments)
+        return tuple(evolve(segment, end_ms=min(segment.end_ms, end_ms)) for segment in folded.segments)
 
     def _consumed(self, verdict: Accept) -> int | None:
         length = self.clip.end_sample - self.clip.start_sample

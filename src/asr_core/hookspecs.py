@@ -123,12 +123,18 @@ def chunk_policy(model: CheckpointModel) -> ChunkPolicy:
 
 @hookspec(firstresult=True)
 def encoder_policy(model: CheckpointModel) -> EncoderPolicy:
-    """How spans are batched and cached. Start-up. Default: ``EncoderPolicy()``. Only ``max_items`` has a caller yet."""
+    """How spans are batched and cached. Start-up. Default: ``EncoderPolicy()``."""
 
 
 @hookspec(firstresult=True)
 def streaming_policy(model: CheckpointModel) -> StreamingPolicy:
-    """How live text is refreshed and committed. Start-up. Default: ``StreamingPolicy()``. *Provisional.*"""
+    """When text becomes final, and how live text is refreshed. Default: ``StreamingPolicy()``.
+
+    Committed text is sent and never taken back. ``commit`` says when: ``token`` as it is decoded, ``segment`` at the
+    token that holds an :class:`~asr_core.types.End`, ``clip`` at the clip's end. A plugin with a ``review_output``
+    commits by ``clip`` if it does not implement this hook, and by ``segment`` if it says ``token``, as review runs
+    before each commit. A model that does not generate commits by ``clip``. Only ``commit`` has a caller yet.
+    """
 
 
 # Frontend: tokenizer, features, text
@@ -190,7 +196,10 @@ def review_output(
     request: TranscriptionRequest,
     context: ClipContext,
 ) -> Verdict:
-    """Accept the output, ask for a retry, or say nobody spoke. Worker. Default: ``Accept()``."""
+    """Accept the output, ask for a retry, or say nobody spoke. Worker. Default: ``Accept()``.
+
+    Called before each commit on what is not committed (see ``streaming_policy``), in the end on what is left.
+    """
 
 
 @hookspec(firstresult=True)
@@ -216,7 +225,12 @@ def load_weights(model: FrontendModel, parts: frozenset[str], device: str, dtype
 
 @hookspec(firstresult=True)
 def encode_batch(model: LoadedModel, features: Sequence[Feature]) -> Sequence[Any]:
-    """One tensor of shape [span.tokens, width] per feature, equal whoever shares the batch. Compute."""
+    """One tensor of shape [span.tokens, width] per feature, equal whoever shares the batch. Compute.
+
+    Width and dtype are the same for all rows of a model. The core copies the rows to host memory, keeps them as
+    ``encoder_policy`` says, and hands them to all whose features are equal; so raise rather than return rows that
+    should not be kept. An item whose rows are not as promised fails alone, a call that raises fails its batch.
+    """
 
 
 @hookspec(firstresult=True)

@@ -11,6 +11,7 @@ from asr_core.engines.protocol import Engine, EngineCard
 from asr_core.errors import CheckpointError, EngineMismatchError, PluginError
 from asr_core.model_hooks import ModelHooks
 from asr_core.plugins import Plugins
+from asr_core.runtime.encoder import EncoderService
 from asr_core.types import (
     Capabilities,
     CheckpointModel,
@@ -63,6 +64,7 @@ class ServedModel:
 
     hooks: ModelHooks
     model: LoadedModel
+    encoder: EncoderService
     engine: Engine | None
     engine_name: str | None
     compute: Compute
@@ -83,6 +85,8 @@ class ServedModel:
 
     def close(self) -> None:
         """Fail what still runs and take no more; the compute thread belongs to whoever made it."""
+        # In the order requests go, so that none is let into an engine that closes.
+        self.encoder.close()
         if self.engine is not None:
             self.engine.close()
 
@@ -99,7 +103,7 @@ def open_model(plugins: Plugins, reference: str, options: EngineOptions, compute
     checkpoint, card, hooks = plugins.resolve(reference)
     named = CheckpointModel(card, checkpoint)
     capabilities, native_limit = hooks.capabilities(named), hooks.native_limit(named)
-    policies = hooks.chunk_policy(named), hooks.encoder_policy(named)
+    chunk_policy, encoder_policy = hooks.chunk_policy(named), hooks.encoder_policy(named)
     _check_options(hooks.owner, capabilities)
     engine_card = plugins.engine(options.engine) if capabilities.generates else None
     if engine_card is not None:
@@ -111,7 +115,19 @@ def open_model(plugins: Plugins, reference: str, options: EngineOptions, compute
     model = LoadedModel(card, checkpoint, ready.frontend, weights, device, dtype)
     engine = None if engine_card is None else engine_card.create(model, compute)
     engine_name = None if engine_card is None else engine_card.name
-    return ServedModel(hooks, model, engine, engine_name, compute, capabilities, native_limit, *policies)
+    encoder = EncoderService(hooks, model, encoder_policy, compute, generates=capabilities.generates)
+    return ServedModel(
+        hooks,
+        model,
+        encoder,
+        engine,
+        engine_name,
+        compute,
+        capabilities,
+        native_limit,
+        chunk_policy,
+        encoder_policy,
+    )
 
 
 def _check_options(owner: str, capabilities: Capabilities) -> None:

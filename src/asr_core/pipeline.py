@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 
 from asr_core.admission import check_request
 from asr_core.clip import ClipTranscript, ClipTranscription
@@ -12,7 +12,8 @@ from asr_core.errors import AudioTooLongError, PluginError
 from asr_core.loading import ServedModel
 from asr_core.longform import join_texts
 from asr_core.runtime.fold import shift
-from asr_core.types import Stretch, Transcript, TranscriptionRequest, Waveform
+from asr_core.runtime.stream import Deltas, TextDelta
+from asr_core.types import Stretch, Transcript, TranscriptionRequest, Usage, Waveform
 
 MAX_RESUMED = 64
 """Times one request may hear the rest of a clip again: a plugin that asks for more makes no headway."""
@@ -28,20 +29,53 @@ async def transcribe(served: ServedModel, read: ReadAudio, request: Transcriptio
         InvalidRequestError: the request or its audio cannot be served; everything but the audio is checked first.
         PluginError, EngineError: the model failed.
     """
+    return await _transcribe(served, read, request, lambda delta: None)
+
+
+async def stream(
+    served: ServedModel, read: ReadAudio, request: TranscriptionRequest
+) -> AsyncGenerator[TextDelta | Transcript, None]:
+    """The text as it is committed, then the transcript that :func:`transcribe` returns, to which the deltas add up.
+
+    The first item or error comes when there is something to tell, after all that can be refused was refused. Closing
+    the iterator frees everything within one token.
+
+    Raises:
+        AsrError: see :func:`transcribe`; perhaps after some deltas.
+    """
+    deltas: asyncio.Queue[TextDelta | None] = asyncio.Queue()
+    work = asyncio.create_task(_transcribe(served, read, request, deltas.put_nowait))
+    work.add_done_callback(lambda _: deltas.put_nowait(None))
+    try:
+        while (delta := await deltas.get()) is not None:
+            yield delta
+        yield await work
+    finally:
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+
+
+async def _transcribe(
+    served: ServedModel, read: ReadAudio, request: TranscriptionRequest, send: Callable[[TextDelta], None]
+) -> Transcript:
     check_request(served.card.name, served.capabilities, request)
     await asyncio.to_thread(served.hooks.check_request, served.model, request)
     waveform = await asyncio.to_thread(read, served.native_limit.sample_rate)
     _check_length(served, waveform)
-    return await _transcribe(served, waveform, request)
+    return await _clips(served, waveform, request, send)
 
 
-async def _transcribe(served: ServedModel, waveform: Waveform, request: TranscriptionRequest) -> Transcript:
+async def _clips(
+    served: ServedModel, waveform: Waveform, request: TranscriptionRequest, send: Callable[[TextDelta], None]
+) -> Transcript:
+    deltas = Deltas(send)
     waiting = deque([waveform.clip()])
     done: list[ClipTranscript] = []
     language = request.language
     while waiting:
         clip = waiting.popleft()
-        result = await ClipTranscription(served, clip, request, language).run()
+        result = await ClipTranscription(served, clip, request, language, deltas.extend).run()
+        deltas.end_clip()
         done.append(result)
         language = language or result.language
         if result.consumed_to is not None:
@@ -74,4 +108,5 @@ def _stitch(waveform: Waveform, done: Sequence[ClipTranscript], language: str | 
         ),
         coverage=(*(part.stretch for part in done), *lost),
         guards=tuple(guard for part in done for guard in part.guards),
+        usage=sum((part.usage for part in done), Usage()),
     )

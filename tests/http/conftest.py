@@ -123,6 +123,19 @@ class Server:
         files = [(name, (None, value) if isinstance(value, str) else ("x", value)) for name, value in parts]
         return self.http.post("/v1/audio/transcriptions", files=files, **options)
 
+    def engine(self, model: str) -> dict[str, int]:
+        """The counters of its engine."""
+        counters: dict[str, int] = self.http.get("/health").json()["x_asr"]["models"][model]["engine"]
+        return counters
+
+    def wait_for_engine(self, model: str, **counters: int) -> dict[str, int]:
+        """Until its counters have these values; all of them."""
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            if (now := self.engine(model)) | counters == now:
+                return now
+        raise AssertionError(f"not {counters} but {self.engine(model)}")
+
     def close(self) -> None:
         """End the process, hard if need be."""
         self._closing.close()

@@ -31,7 +31,6 @@ def error_of(answer: Any, status: int) -> dict[str, Any]:
     [
         ("response_format", "srt", "unsupported_value", "'json' or 'text'"),
         ("response_format", "JSON", "unsupported_value", "'JSON'"),
-        ("stream", "true", "unsupported_value", "streaming is not offered yet"),
         ("stream", "1", "invalid_value", "true or false"),
         ("temperature", "warm", "invalid_value", "a number, not 'warm'"),
         ("temperature", "nan", "invalid_value", "finite"),

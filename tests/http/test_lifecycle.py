@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import httpx
+import pytest
 
 HOURS = "x" * 700
 """Text of 56 s; spoken slowly it takes the model 35 s."""
@@ -98,14 +99,49 @@ def test_a_second_signal_does_not_wait(start: Callable[..., Any], wav: Any) -> N
     assert "ERROR" not in server.output
 
 
-def test_a_client_that_leaves_frees_what_it_took(server: Any, wav: Any) -> None:
-    body = body_of(wav(HOURS), model="fake", behaviour="slow")
-    connection = begin(server, body)
+UNSEEN = " " * 700
+"""As long, but there is nothing to send before it ends."""
+
+
+@pytest.mark.parametrize(
+    ("text", "fields", "first"),
+    [
+        (HOURS, {}, None),
+        (UNSEEN, {"stream": "true"}, None),
+        (HOURS, {"stream": "true"}, b'data: {"type": "transcript.text.delta", "delta": "x"}'),
+    ],
+    ids=["plain", "streamed, before the first byte", "streamed, after it"],
+)
+def test_a_client_that_leaves_frees_what_it_took(
+    server: Any, wav: Any, text: str, fields: dict[str, str], first: bytes | None
+) -> None:
+    left, before = server.output.count(" 499 "), server.engine("fake")
+    connection = begin(server, body := body_of(wav(text), model="fake", behaviour="slow", **fields))
     connection.sendall(body)
+    server.wait_for_engine("fake", running=1)
+    answer = b""
+    while first is not None and first not in answer:
+        answer += connection.recv(65536)
     connection.close()
-    # The line is written when the work has ended; had it gone on, it would say 200.
-    server.wait_for("POST /v1/audio/transcriptions 499 ")
+    after = server.wait_for_engine("fake", running=0)
+    assert (after["aborted"] - before["aborted"], after["finished"] - before["finished"]) == (1, 0)
+    assert after["tokens"] - before["tokens"] < len(text)
+    server.wait_for(rf"(?s)( 499 .*){{{left + 1}}}")
     assert server.post(("model", "fake"), ("file", wav("next"))).json()["text"] == "next"
+
+
+def test_a_stream_hears_that_patience_ended(start: Callable[..., Any], wav: Any) -> None:
+    server = start("--model", "fake", "--drain-seconds", "0.5")
+    connection = begin(server, body := body_of(wav(HOURS), model="fake", behaviour="slow", stream="true"))
+    connection.sendall(body)
+    answer = connection.recv(65536)
+    server.process.send_signal(signal.SIGTERM)
+    while data := connection.recv(65536):
+        answer += data
+    *_, last = re.findall(rb"data: (.*)\n\n", answer)
+    assert json.loads(last)["error"]["message"] == "the server shut down before this was done"
+    assert answer.endswith(b"\r\n0\r\n\r\n")
+    assert server.process.wait(30) == 0
 
 
 def test_a_client_that_leaves_while_it_uploads(server: Any, wav: Any) -> None:

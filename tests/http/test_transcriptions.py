@@ -132,7 +132,15 @@ def test_a_model_with_a_slash_is_found(server: Any) -> None:
 @pytest.mark.parametrize(("path", "status"), [("/health", "ok"), ("/ready", "ready")])
 def test_probes(server: Any, path: str, status: str) -> None:
     answer = server.http.get(path)
-    assert (answer.status_code, answer.json()) == (200, {"status": status})
+    assert (answer.status_code, answer.json()["status"]) == (200, status)
+
+
+def test_health_counts_what_the_engines_did(server: Any, wav: Any) -> None:
+    before = server.engine("fake")
+    server.post(("model", "fake"), ("file", wav("count")))
+    after = server.engine("fake")
+    assert (after["finished"] - before["finished"], after["tokens"] - before["tokens"]) == (1, len("count") + 1)
+    assert list(server.http.get("/health").json()["x_asr"]["models"]) == ["fake", "org/echo"]
 
 
 def test_a_request_id_comes_back_if_it_is_harmless(server: Any) -> None:

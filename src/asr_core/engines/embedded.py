@@ -12,9 +12,9 @@ from asr_core.types import LoadedModel
 
 def create_torch_engine(model: LoadedModel, compute: Compute) -> Engine:
     """Import torch only when a model is opened."""
-    from asr_core.engines.torch import TorchEngine
+    from asr_core.engines.torch import AsrEngineBuilder
 
-    return TorchEngine(model.weights.decoder, compute)
+    return AsrEngineBuilder(model, compute).build()
 
 
 TORCH = EngineCard(

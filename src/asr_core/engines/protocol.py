@@ -31,8 +31,9 @@ PromptInput = Tokens | EncodedRows
 
 @frozen(eq=False)
 class GenerationRequest:
-    """One generation: ``prompt`` parts are token runs or encoder rows.
+    """One generation: ``prompt`` parts are token runs or encoder rows; with ``given`` there is something to read.
 
+    ``id`` is nobody else's while the request is there, and free again once its stream has ended.
     ``cross`` are the encoder rows a cross-attending decoder listens to. The other fields mean what they mean in
     :class:`~asr_core.types.PreparedClip`. ``inspect`` asks for the log-probabilities of these ids at the first new
     position, over the whole vocabulary and before rules: a probe is a request with a budget of 1 that inspects.
@@ -55,7 +56,10 @@ class GenerationRequest:
 
 @frozen
 class GeneratedToken:
-    """A token, the stop token too, with its natural log-probability after rules; ``inspected`` on the first only."""
+    """A token, the stop token too; ``inspected`` on the first only.
+
+    ``logprob`` is natural, over the whole vocabulary after rules, at temperature 1 however the token was drawn.
+    """
 
     id: int
     logprob: float
@@ -73,7 +77,8 @@ class Finished:
 class EngineStatistics:
     """Counters since start, and what waits and runs now.
 
-    ``refused`` requests found the queue full, ``expired`` ones ran out of time. ``steps`` forward passes computed
+    Every admitted request ends as ``finished``, ``failed`` (when the engine closes, too), ``aborted`` or, out of time,
+    ``expired``; ``refused`` ones found the queue full and were never admitted. ``steps`` forward passes computed
     ``rows`` rows, so rows / steps is the mean batch. ``prefilled`` prompt positions were computed, ``reused`` ones were
     found in memory.
     """
@@ -98,23 +103,30 @@ class Engine(Protocol):
     def generate(self, request: GenerationRequest) -> AsyncIterator[GeneratedToken | Finished]:
         """Stream tokens as they are decided; leaving the iterator early aborts the request.
 
+        An async generator: the request is admitted when its first item is asked for, left by ``aclose()``, and by a
+        task that is cancelled while it waits. An event loop that closed has left too.
+
         Raises:
+            EngineMismatchError: the request needs a feature that is not on the engine's card; nothing is counted.
             EngineError: generation failed; other requests are not affected.
             DeadlineError: the request's deadline passed.
             OverloadedError: the engine takes no more work.
         """
 
     def abort(self, request_id: str) -> None:
-        """Stop within one token; unknown ids are ignored. The stream then ends without :class:`Finished`."""
+        """Stop within one token, from any thread; unknown ids are ignored. The stream ends without Finished."""
 
     def statistics(self) -> EngineStatistics:
         """Counters at this moment."""
 
     def health(self) -> str | None:
-        """None while all is well, else what is wrong, for ``/ready`` (a step that hangs, say)."""
+        """None while all is well, else what is wrong, for ``/ready`` (a step that hangs, say); answers at once."""
 
     def close(self) -> None:
-        """Fail what still runs with OverloadedError, refuse what comes later, free the memory; harmless twice."""
+        """Fail what still runs with OverloadedError, refuse what comes later, free the memory; harmless twice.
+
+        It may wait for the step that runs, so an event loop calls it in a thread.
+        """
 
 
 @frozen

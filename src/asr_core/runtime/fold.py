@@ -39,8 +39,8 @@ class _Draft:
         return all(not string.strip() for string in self.strings)
 
 
-def fold(fragments: Iterable[Fragment], duration_ms: int) -> Folded:
-    """Fold the ``fragments`` of a clip that lasts ``duration_ms``.
+def fold(fragments: Iterable[Fragment], duration_ms: int, since_ms: int = 0) -> Folded:
+    """Fold the ``fragments`` of a clip that lasts ``duration_ms``, none of which begins before ``since_ms``.
 
     Missing bounds come from the neighbours, all are clamped to the clip and starts never go back; segments without
     text are dropped.
@@ -48,7 +48,7 @@ def fold(fragments: Iterable[Fragment], duration_ms: int) -> Folded:
     drafts, languages = _collect(fragments)
     text = "".join(draft.text for draft in drafts)
     drafts = [draft for draft in drafts if not draft.silent]
-    return Folded(text.strip(), _bounded(drafts, duration_ms), tuple(dict.fromkeys(languages)))
+    return Folded(text.strip(), _bounded(drafts, duration_ms, since_ms), tuple(dict.fromkeys(languages)))
 
 
 def _collect(fragments: Iterable[Fragment]) -> tuple[list[_Draft], list[str]]:
@@ -87,9 +87,9 @@ def _mark(drafts: list[_Draft], mark: Mark) -> None:
         draft.speaker = mark.label
 
 
-def _bounded(drafts: list[_Draft], duration_ms: int) -> tuple[Segment, ...]:
+def _bounded(drafts: list[_Draft], duration_ms: int, since_ms: int) -> tuple[Segment, ...]:
     segments: list[Segment] = []
-    earliest, latest_end = 0, 0
+    earliest = latest_end = since_ms
     for number, draft in enumerate(drafts):
         following = drafts[number + 1].start if number + 1 < len(drafts) else None
         start = draft.start if draft.start is not None else latest_end

@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import frozen
 
-from asr_core.types import Piece, Tokens
+from asr_core.types import End, Piece, Tokens
 
 MAX_HELD = 4
 """Tokens held back that complete nothing: a UTF-8 character has four bytes, so a fifth token cannot complete it."""
@@ -28,7 +28,7 @@ class Fragment:
 
 
 class TokenText:
-    """Feeds one clip's output to ``decode_tokens`` and keeps the fragments in order."""
+    """Feeds one clip's output to ``decode_tokens`` and keeps the fragments in order; those committed stay for ever."""
 
     def __init__(self, decode: DecodeTokens) -> None:
         self._decode = decode
@@ -37,7 +37,25 @@ class TokenText:
         self._logprobs: tuple[float, ...] = ()
         self._times: tuple[int, ...] = ()
         self._whole = self._fed = 0
+        self._committed = 0
+        self._committed_state: Any = None
         self.fragments: list[Fragment] = []
+
+    @property
+    def committed(self) -> Tokens:
+        """The tokens of what is committed."""
+        return tuple(token for fragment in self.fragments[: self._committed] for token in fragment.tokens)
+
+    @property
+    def pending(self) -> list[Fragment]:
+        """What is not committed; a token that is held back is in no fragment yet."""
+        return self.fragments[self._committed :]
+
+    @property
+    def ends_segment(self) -> bool:
+        """Whether the last token ended a segment."""
+        piece = self.fragments[-1].piece if self.fragments and not self._tokens else ()
+        return any(isinstance(item, End) for item in piece)
 
     def push(self, token: int, logprob: float | None = None, time: int | None = None) -> None:
         """Take the next output token; its text may appear only with a later one. A given token has no ``logprob``."""
@@ -60,9 +78,23 @@ class TokenText:
         piece, state = self._decode(self._tokens, self._state, True, self._times)
         self._keep(piece, state)
 
+    def commit(self) -> None:
+        """From here on nothing of what was kept can be forgotten."""
+        self._committed, self._committed_state = len(self.fragments), self._state
+
+    def rewind(self) -> None:
+        """Forget what is not committed, as it is to be decoded again."""
+        del self.fragments[self._committed :]
+        self._forget_held()
+        self._state = self._committed_state
+
     def _keep(self, piece: Piece, state: Any) -> None:
         self.fragments.append(Fragment(self._tokens, self._logprobs, piece))
-        self._state, self._tokens, self._logprobs, self._times = state, (), (), ()
+        self._forget_held()
+        self._state = state
+
+    def _forget_held(self) -> None:
+        self._tokens, self._logprobs, self._times = (), (), ()
         self._whole = self._fed = 0
 
 

@@ -63,8 +63,9 @@ class _Information:
         return JSONResponse(self.catalog.describe(request.path_params["id"]))
 
     async def health(self, request: Request) -> Response:
-        return JSONResponse({"status": "ok"})
+        return JSONResponse({"status": "ok", "x_asr": {"models": self.catalog.statistics()}})
 
     async def ready(self, request: Request) -> Response:
         self.traffic.admit()
+        self.catalog.check_health()
         return JSONResponse({"status": "ready"})

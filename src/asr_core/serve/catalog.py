@@ -9,7 +9,7 @@ from typing import Any
 
 from attrs import asdict
 
-from asr_core.errors import ModelNotFoundError
+from asr_core.errors import ModelNotFoundError, OverloadedError
 from asr_core.loading import ServedModel
 
 SHOWN_NAME = 100
@@ -48,6 +48,22 @@ class Catalog:
     def describe_all(self) -> list[dict[str, Any]]:
         """One object per model, in the order they were given."""
         return [self.describe(id_) for id_ in self._models]
+
+    def statistics(self) -> dict[str, Any]:
+        """The counters of each model's engine since start, for operators."""
+        engines = {id_: served.engine for id_, served in self._models.items()}
+        return {id_: {"engine": asdict(engine.statistics()) if engine else None} for id_, engine in engines.items()}
+
+    def check_health(self) -> None:
+        """Whether every model can be served.
+
+        Raises:
+            OverloadedError: an engine or encoder reports that it cannot go on; the message says which and why.
+        """
+        for id_, served in self._models.items():
+            for layer, part in (("engine", served.engine), ("encoder", served.encoder)):
+                if part is not None and (problem := part.health()) is not None:
+                    raise OverloadedError(f"model {id_!r}: {problem}", layer=layer)
 
     def _id(self, name: str) -> str:
         if name in self._ids:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from typing import Any
 
 from attrs import Factory, frozen
 from starlette.exceptions import HTTPException
@@ -35,24 +36,28 @@ class Problem:
     layer: str = "http"
     headers: Mapping[str, str] = Factory(dict)
 
-    def response(self) -> Response:
+    @property
+    def body(self) -> dict[str, Any]:
         """The envelope, its four keys always present."""
         error = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
-        body = {"error": error | {"x_asr": {"layer": self.layer}}}
-        return JSONResponse(body, self.status, headers=self.headers)
+        return {"error": error | {"x_asr": {"layer": self.layer}}}
+
+    def response(self) -> Response:
+        """The envelope as an answer of its own."""
+        return JSONResponse(self.body, self.status, headers=self.headers)
 
 
 async def on_error(request: Request, error: Exception) -> Response:
     """Starlette's handler for errors raised on purpose."""
-    return answer(error, request)
+    return problem_of(error, request).response()
 
 
-def answer(error: Exception, request: Request) -> Response:
-    """What ``request`` gets for ``error``; a fault of ours is logged with its traceback."""
+def problem_of(error: Exception, request: Request) -> Problem:
+    """What ``request`` is told of ``error``; a fault of ours is logged with its traceback."""
     problem = _problem(error, request)
     if problem.status >= 500 and not isinstance(error, OverloadedError):
         logger.error("request %s failed", request.state.request_id, exc_info=error)
-    return problem.response()
+    return problem
 
 
 def _problem(error: Exception, request: Request) -> Problem:

@@ -13,7 +13,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from asr_core.errors import OverloadedError
-from asr_core.serve.errors import answer
+from asr_core.serve.errors import problem_of
+from asr_core.serve.events import MEDIA_TYPE, frame
 from asr_core.serve.traffic import Traffic
 
 CLIENT_LEFT = 499
@@ -62,19 +63,24 @@ class _Exchange:
     id: str
     target: Send
     status: int = 0
+    events: bool = False
     began: float = field(factory=time.monotonic)
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            MutableHeaders(scope=message)["x-request-id"] = self.id
+            headers = MutableHeaders(scope=message)
+            headers["x-request-id"] = self.id
+            self.events = headers.get("content-type", "").startswith(MEDIA_TYPE)
         await self.target(message)
 
     async def fail(self, error: Exception, scope: Scope) -> None:
-        response = answer(error, Request(scope))
-        # Half an answer cannot be taken back; the connection is closed on it, which the client notices.
+        problem = problem_of(error, Request(scope))
         if not self.status:
-            await response(scope, _nothing, self.send)
+            await problem.response()(scope, _nothing, self.send)
+        elif self.events:
+            await self.send({"type": "http.response.body", "body": frame(problem.body)})
+        # Half of any other answer cannot be mended; the connection is closed on it, which the client notices.
 
     def log(self, scope: Scope) -> None:
         # The raw path has neither query nor line breaks.

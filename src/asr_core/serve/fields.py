@@ -31,6 +31,9 @@ LATER = frozenset(
 )
 """OpenAI's fields that no model is served with yet."""
 
+STREAMED = ("json",)
+"""Formats whose answer may come as events."""
+
 
 @frozen(eq=False)
 class Call:
@@ -40,6 +43,7 @@ class Call:
     file: BinaryIO
     request: TranscriptionRequest
     response_format: str
+    stream: bool
 
 
 def read_call(form: FormData, catalog: Catalog, limits: UploadLimits) -> Call:
@@ -53,7 +57,6 @@ def read_call(form: FormData, catalog: Catalog, limits: UploadLimits) -> Call:
     served = catalog.find(texts.require("model"))
     options = {spec.name: spec for spec in served.capabilities.options if spec.name not in SINGLE | LISTS}
     _refuse_unknown(form, options)
-    texts.refuse_streaming()
     request = TranscriptionRequest(
         language=texts.one("language"),
         prompt=texts.one("prompt"),
@@ -61,7 +64,8 @@ def read_call(form: FormData, catalog: Catalog, limits: UploadLimits) -> Call:
         temperature=texts.converted("temperature", _number),
         options=texts.options(options),
     )
-    return Call(served, _file(form, limits), request, texts.response_format(served.card.name))
+    stream = bool(texts.converted("stream", _boolean))
+    return Call(served, _file(form, limits), request, texts.response_format(served.card.name, stream), stream)
 
 
 @frozen
@@ -102,16 +106,13 @@ class _Texts:
         given = {name: self.converted(name, _CONVERT[spec.type]) for name, spec in specs.items()}
         return {name: value for name, value in given.items() if value is not None}
 
-    def refuse_streaming(self) -> None:
-        if self.converted("stream", _boolean):
-            raise UnsupportedValueError("streaming is not offered yet", param="stream", layer="server")
-
-    def response_format(self, model: str) -> str:
+    def response_format(self, model: str, stream: bool) -> str:
         name = self.one("response_format") or "json"
-        if name not in FORMATS:
-            offered = " or ".join(map(repr, FORMATS))
+        offered = STREAMED if stream else tuple(FORMATS)
+        if name not in offered:
             raise UnsupportedValueError(
-                f"response_format {name[:FIELD_SHOWN]!r} is not offered for model {model!r}. Use {offered} instead.",
+                f"response_format {name[:FIELD_SHOWN]!r} is not offered for model {model!r}"
+                f"{' with stream' if stream else ''}. Use {' or '.join(map(repr, offered))} instead.",
                 param="response_format",
                 layer="server",
             )

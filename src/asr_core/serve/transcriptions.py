@@ -9,9 +9,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from asr_core import audio
-from asr_core.pipeline import transcribe
+from asr_core.pipeline import ReadAudio, stream, transcribe
 from asr_core.serve.catalog import Catalog
-from asr_core.serve.fields import read_call
+from asr_core.serve.events import EventStream
+from asr_core.serve.fields import Call, read_call
 from asr_core.serve.form import read_form
 from asr_core.serve.formats import FORMATS
 from asr_core.serve.presence import while_connected
@@ -33,6 +34,16 @@ class Transcriptions:
         async with read_form(request) as form:
             call = read_call(form, self.catalog, self.limits)
             read = partial(audio.load, call.file, limits=self.limits)
-            work = transcribe(call.served, read, call.request)
-            transcript = await while_connected(request.receive, work)
-        return FORMATS[call.response_format](transcript)
+            return await (_streamed if call.stream else _whole)(request, call, read)
+
+
+async def _whole(request: Request, call: Call, read: ReadAudio) -> Response:
+    transcript = await while_connected(request.receive, transcribe(call.served, read, call.request))
+    return FORMATS[call.response_format](transcript)
+
+
+async def _streamed(request: Request, call: Call, read: ReadAudio) -> Response:
+    """Events from the first on; until it is there, an error is an answer with a status of its own."""
+    events = stream(call.served, read, call.request)
+    first = await while_connected(request.receive, anext(events))
+    return EventStream(first, events, request)

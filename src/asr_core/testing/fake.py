@@ -30,6 +30,7 @@ from asr_core.types import (
     PreparedClip,
     Speaker,
     Start,
+    StreamingPolicy,
     Tokens,
     TranscriptionRequest,
     Weights,
@@ -93,6 +94,12 @@ def capabilities() -> Capabilities:
 def native_limit() -> NativeLimit:
     """As long as there are time tokens."""
     return NativeLimit(tones.RATE, SECONDS, sources={"seconds": "the number of time tokens"})
+
+
+@hookimpl
+def streaming_policy() -> StreamingPolicy:
+    """What it has said it never takes back."""
+    return StreamingPolicy(commit="token")
 
 
 @hookimpl

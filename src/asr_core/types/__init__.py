@@ -45,6 +45,7 @@ from asr_core.types._output import (
     Start,
     Stretch,
     Transcript,
+    Usage,
     Verdict,
     Word,
 )
@@ -97,6 +98,7 @@ __all__ = [
     "Transcript",
     "TranscriptionRequest",
     "UploadLimits",
+    "Usage",
     "Verdict",
     "Waveform",
     "Weights",

@@ -36,8 +36,8 @@ class ClipContext:
 
     ``attempt`` counts retries from 0 and ``reason`` is the review's. ``language`` is the caller's, or what an earlier
     clip of the same request turned out to speak. ``probe_results`` maps a probe's name to natural log-probabilities in
-    the order of its ``token_ids``. *Provisional*, empty for now: ``previous_text``, the text of the clip before;
-    ``hypothesis``, output tokens to continue from.
+    the order of its ``token_ids``. ``hypothesis`` are output tokens whose text was sent and stands: the core puts them
+    in place of ``given``. *Provisional*, empty for now: ``previous_text``, the text of the clip before.
     """
 
     attempt: int = 0

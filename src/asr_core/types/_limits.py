@@ -59,8 +59,13 @@ class UploadLimits:
 class EncoderPolicy:
     """How spans are batched, cached and retried on their way through the encoder.
 
-    A batch closes at ``max_items``, at a summed cost of ``max_cost`` or after ``max_wait_s``. ``cache_entries`` and
-    ``cache_bytes`` bound the cache (0 turns it off). ``retry_items`` runs the items of a failed batch one by one.
+    A batch closes at ``max_items``, at a summed cost of ``max_cost`` (a span that costs more goes alone) or
+    ``max_wait_s`` after its first span came. ``queue_bound`` spans may wait. ``cache_entries`` and ``cache_bytes``
+    bound the outputs kept in host memory (0 keeps none). A call of the hook that is not back after ``timeout_s`` fails
+    whoever waits for it. ``retry_items`` runs the items of a failed batch one by one.
+
+    Raises:
+        ValueError: a bound that nothing could keep.
     """
 
     max_items: int = 8
@@ -71,6 +76,14 @@ class EncoderPolicy:
     cache_bytes: int = 0
     timeout_s: float = 300.0
     retry_items: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        for name in ("max_items", "queue_bound", "timeout_s"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} must be positive")
+        for name in ("max_wait_s", "cache_entries", "cache_bytes"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must not be negative")
 
 
 @frozen

@@ -89,10 +89,12 @@ class Word:
 
 @frozen(eq=False)
 class ClipOutput:
-    """One attempt at one clip, as review sees it; times count from the clip's start.
+    """What one attempt at a clip has put out and nobody has committed yet, as review sees it.
 
-    ``tokens`` are what was generated, the stop token included; ``given`` came before them. ``finish`` is ``length``
-    when the budget ran out. ``attention`` is *provisional*, and None for now.
+    ``tokens`` are what was generated, the stop token included; ``given`` came before them. ``text`` and ``segments``,
+    whose times count from the clip's start, hold the given tokens too, except those that are committed. ``finish`` is
+    ``length`` when the budget ran out and None while generation goes on, at the end of a segment. ``attention`` is
+    *provisional*, and None for now.
     """
 
     tokens: Tokens
@@ -101,7 +103,7 @@ class ClipOutput:
     text: str
     segments: tuple[Segment, ...]
     languages: tuple[str, ...]
-    finish: Finish
+    finish: Finish | None
     attention: Any = field(default=None, repr=False)
 
     @property
@@ -115,7 +117,7 @@ class Accept:
     """The output stands.
 
     ``consumed_to`` (samples after the clip's start) says where the model stopped listening: the rest becomes a clip of
-    its own, so no text of this output may start behind it.
+    its own, so no text of this output may start behind it. Only for the whole output, not while generation goes on.
     """
 
     consumed_to: int | None = None
@@ -123,14 +125,21 @@ class Accept:
 
 @frozen
 class Retry:
-    """The output is not good enough: ``prepare_clip`` is asked again with this reason."""
+    """The output is not good enough: ``prepare_clip`` is asked again with this reason.
+
+    What is committed stays: its tokens are the ``hypothesis`` of the next context, and the core has the next attempt
+    begin with them, in place of ``PreparedClip.given`` and at the expense of its budget.
+    """
 
     reason: str
 
 
 @frozen
 class NoSpeech:
-    """Nobody speaks in this clip: its text is dropped and the stretch counts as silence."""
+    """Nobody speaks in this clip: its text is dropped and the stretch counts as silence.
+
+    While generation goes on it only puts the commit off; behind a commit it drops the rest of the text.
+    """
 
 
 Verdict = Accept | Retry | NoSpeech
@@ -144,6 +153,26 @@ class Stretch:
     end_sample: int
     state: Literal["decoded", "silent", "lost"]
     note: str = ""
+
+
+@frozen
+class Usage:
+    """What one request had the model do, attempts that were thrown away included and probes left out.
+
+    ``audio_tokens`` are encoder rows, ``text_tokens`` those of prompts with what was given, ``output_tokens`` the
+    generated or recognised ones.
+    """
+
+    audio_tokens: int = 0
+    text_tokens: int = 0
+    output_tokens: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.audio_tokens + other.audio_tokens,
+            self.text_tokens + other.text_tokens,
+            self.output_tokens + other.output_tokens,
+        )
 
 
 @frozen
@@ -161,3 +190,4 @@ class Transcript:
     words: tuple[Word, ...] = ()
     coverage: tuple[Stretch, ...] = ()
     guards: tuple[str, ...] = ()
+    usage: Usage = Usage()

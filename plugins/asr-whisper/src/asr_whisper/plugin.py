@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         NativeLimit,
         Piece,
         PreparedClip,
+        StreamingPolicy,
         Tokens,
         TranscriptionRequest,
         Verdict,
@@ -76,6 +77,13 @@ def encoder_policy() -> EncoderPolicy:
     from asr_whisper import policy
 
     return policy.encoder_policy()
+
+
+@hookimpl
+def streaming_policy() -> StreamingPolicy:
+    from asr_whisper import policy
+
+    return policy.streaming_policy()
 
 
 @hookimpl

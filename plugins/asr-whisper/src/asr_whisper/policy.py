@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from asr_core.types import Capabilities, ChunkPolicy, EncoderPolicy, NativeLimit, Task
+from asr_core.types import Capabilities, ChunkPolicy, EncoderPolicy, NativeLimit, StreamingPolicy, Task
 from asr_whisper.config import WhisperConfig
 from asr_whisper.languages import spoken
 
@@ -65,3 +65,8 @@ def chunk_policy(config: WhisperConfig) -> ChunkPolicy:
 def encoder_policy() -> EncoderPolicy:
     """Windows are large; a few at a time fill any device."""
     return EncoderPolicy(max_items=8)
+
+
+def streaming_policy() -> StreamingPolicy:
+    """The thresholds of the review are the original's, which are made for whole windows."""
+    return StreamingPolicy(commit="clip")

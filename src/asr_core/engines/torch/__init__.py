@@ -1,6 +1,20 @@
-"""The embedded engine, and the two decoder adapters plugins wrap around their modules."""
+"""The embedded engine, its builders, and the two decoder adapters plugins wrap around their modules."""
 
-from asr_core.engines.torch._decoders import CausalDecoder, CrossDecoder, Decoder, Row
+from asr_core.engines.torch._adapters import CausalDecoder, CrossDecoder
+from asr_core.engines.torch._batch import Row
+from asr_core.engines.torch._decoders import Decoder, SlotDecoder
 from asr_core.engines.torch._engine import TorchEngine
+from asr_core.engines.torch._limits import EngineLimits
+from asr_core.engines.torch._workloads import AsrEngineBuilder, TextEngineBuilder
 
-__all__ = ["CausalDecoder", "CrossDecoder", "Decoder", "Row", "TorchEngine"]
+__all__ = [
+    "AsrEngineBuilder",
+    "CausalDecoder",
+    "CrossDecoder",
+    "Decoder",
+    "EngineLimits",
+    "Row",
+    "SlotDecoder",
+    "TextEngineBuilder",
+    "TorchEngine",
+]

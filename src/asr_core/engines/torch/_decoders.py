@@ -1,143 +1,137 @@
 """One method carries a decoder: ``extend`` is prefill, chunk, step, reuse of keys and values, and probe.
 
-The two adapters wrap modules that follow transformers' calling convention: ``cache=``, ``position_ids=`` and a
-``last_hidden_state`` in the result.
+The two adapters wrap modules that follow transformers' calling convention: ``cache=``, ``position_ids=``, a 4-D
+``attention_mask`` and a ``last_hidden_state`` in the result. Rows of many slots share one forward per length class.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, runtime_checkable
 
 import torch
-from attrs import frozen
-from transformers import DynamicCache, EncoderDecoderCache
+from transformers import Cache, DynamicCache
+from transformers.cache_utils import DynamicLayer
 
-from asr_core.types import Tokens
+from asr_core.engines.torch._batch import Batch, Row, length_classes
+from asr_core.engines.torch._memory import SlotMemory
+from asr_core.errors import EngineMismatchError
 
-PartOfRow: TypeAlias = Tokens | torch.Tensor
+MASKED = ("sdpa", "eager")
+"""Implementations of attention that take an additive mask of any shape."""
 
-
-@frozen(eq=False)
-class Row:
-    """New positions of one slot: token runs or embeddings of shape [n, width], from position ``start`` on.
-
-    What the slot held from ``start`` on is forgotten. ``want`` last positions are answered with logits.
-    """
-
-    slot: int
-    start: int
-    parts: tuple[PartOfRow, ...]
-    want: int = 1
+Head = Callable[[torch.Tensor], torch.Tensor]
 
 
 class Decoder(Protocol):
     """What the engine drives; slots are small integers of the engine's choosing, empty until first used."""
 
     def bind(self, slot: int, encoded: torch.Tensor) -> None:
-        """Let ``slot`` listen to encoder rows of shape [n, width], before its first extend."""
+        """Let ``slot`` listen to encoder rows of shape [n, width], forgetting all else it held."""
 
     def extend(self, rows: Sequence[Row]) -> torch.Tensor:
-        """Float32 logits of shape [sum of want, vocabulary], in the order of rows."""
+        """Float32 logits of shape [sum of want, vocabulary], in the order of rows, of different slots each."""
 
     def free(self, slot: int) -> None:
         """Forget everything about ``slot``; harmless for an empty one."""
 
 
-class CausalDecoder:
-    """A decoder-only language model fed by embeddings; audio rows stand in the prompt like words.
+@runtime_checkable
+class SlotDecoder(Decoder, Protocol):
+    """A decoder with memory of its own: slots cost nothing while they keep what they hold, so prefixes can be reused.
 
-    ``module`` is the transformer without its head, ``head`` maps hidden states to logits.
+    ``capacity`` is the number of positions of a slot.
     """
 
-    def __init__(self, module: Any, head: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    capacity: int
+
+    def release(self) -> None:
+        """Give the memory of all slots back; they are empty then and may be used again."""
+
+
+class BatchedDecoder:
+    """What both adapters share: the order of business of ``extend``; the forward itself is the subclass's.
+
+    ``capacity`` bounds the positions of a slot, by default to what the module was built for.
+
+    Raises:
+        EngineMismatchError: the module keeps something else than keys of all positions, or hides its attention.
+    """
+
+    def __init__(self, module: Any, head: Head, *, capacity: int | None = None) -> None:
+        _check(module)
+        self.capacity = min(_positions(module.config), capacity or _positions(module.config))
         self._module = module
         self._head = head
         self._embed = module.get_input_embeddings()
-        self._caches: dict[int, DynamicCache] = {}
-
-    def bind(self, slot: int, encoded: torch.Tensor) -> None:
-        """Refused: these models hear through their prompt."""
-        raise TypeError("a causal decoder has no cross attention to bind")
+        self._memory = SlotMemory(self.capacity)
+        self._cache = Cache(layer_class_to_replicate=self._memory.new_layer)
 
     def extend(self, rows: Sequence[Row]) -> torch.Tensor:
-        """See :class:`Decoder`."""
-        return torch.cat([self._extend(row) for row in rows])
+        """See :class:`Decoder`.
+
+        Raises:
+            ValueError: a row without positions, with a gap before it or beyond the capacity, or two of one slot.
+        """
+        if len({row.slot for row in rows}) < len(rows):
+            raise ValueError("two rows of one slot")
+        for row in rows:
+            if not row.length:
+                raise ValueError("a row without positions")
+            self._memory.rewind(row.slot, row.start, row.length)
+        hidden: dict[int, torch.Tensor] = {}
+        for group in length_classes(rows):
+            hidden.update(self._extend(group))
+        # One product with the vocabulary for all rows: the largest matrix of a small model is read once.
+        return self._head(torch.cat([hidden[row.slot] for row in rows])).float()
 
     def free(self, slot: int) -> None:
         """See :class:`Decoder`."""
-        self._caches.pop(slot, None)
+        self._memory.free(slot)
 
-    def _extend(self, row: Row) -> torch.Tensor:
-        cache = self._caches.setdefault(row.slot, DynamicCache(config=self._module.config))
-        _rewind(cache, row.start)
-        embeds = torch.cat([self._embed_part(part) for part in row.parts])
-        hidden = self._module(
-            inputs_embeds=embeds[None],
-            position_ids=_positions(row.start, len(embeds), embeds.device),
+    def release(self) -> None:
+        """See :class:`SlotDecoder`."""
+        self._memory.release()
+
+    def _extend(self, rows: Sequence[Row]) -> dict[int, torch.Tensor]:
+        """Hidden states of shape [want, width] by slot."""
+        by_slot = {row.slot: row for row in rows}
+        first, slots = self._memory.align(by_slot.keys())
+        ordered = [by_slot[slot] for slot in slots]
+        batch = Batch.of(ordered, first, self._embed.weight)
+        self._memory.batch = batch
+        states = self._forward(ordered, batch)
+        for row in ordered:
+            self._memory.written(row.slot, row.start + row.length)
+        return {row.slot: states[n, row.length - row.want : row.length] for n, row in enumerate(ordered)}
+
+    def _forward(self, rows: Sequence[Row], batch: Batch) -> torch.Tensor:
+        """Hidden states of shape [rows, longest, width]."""
+        raise NotImplementedError
+
+    def _run(self, batch: Batch, cache: Any, **inputs: Any) -> torch.Tensor:
+        states: torch.Tensor = self._module(
+            # Every mask and position is explicit: what a module makes up for ragged rows is silently wrong.
+            attention_mask=batch.mask,
+            position_ids=batch.positions,
             cache=cache,
             use_cache=True,
+            **inputs,
         ).last_hidden_state
-        return self._head(hidden[0, len(embeds) - row.want :]).float()
-
-    def _embed_part(self, part: PartOfRow) -> torch.Tensor:
-        weight: torch.Tensor = self._embed.weight
-        if isinstance(part, torch.Tensor):
-            return part.to(weight.device, weight.dtype)
-        embedded: torch.Tensor = self._embed(torch.tensor(part, dtype=torch.long, device=weight.device))
-        return embedded
+        return states
 
 
-class CrossDecoder:
-    """The decoder of an encoder-decoder model: token prompts, and audio through cross attention.
-
-    ``module`` is the decoder without its head, ``head`` maps hidden states to logits.
-    """
-
-    def __init__(self, module: Any, head: Callable[[torch.Tensor], torch.Tensor]) -> None:
-        self._module = module
-        self._head = head
-        self._caches: dict[int, EncoderDecoderCache] = {}
-        self._encoded: dict[int, torch.Tensor] = {}
-
-    def bind(self, slot: int, encoded: torch.Tensor) -> None:
-        """See :class:`Decoder`."""
-        # Layers are made as they are first written: a configuration would give the decoder the encoder's depth.
-        self._caches[slot] = EncoderDecoderCache(DynamicCache(), DynamicCache())
-        weight = self._module.get_input_embeddings().weight
-        self._encoded[slot] = encoded.to(weight.device, weight.dtype)
-
-    def extend(self, rows: Sequence[Row]) -> torch.Tensor:
-        """See :class:`Decoder`."""
-        return torch.cat([self._extend(row) for row in rows])
-
-    def free(self, slot: int) -> None:
-        """See :class:`Decoder`."""
-        self._caches.pop(slot, None)
-        self._encoded.pop(slot, None)
-
-    def _extend(self, row: Row) -> torch.Tensor:
-        cache, encoded = self._caches[row.slot], self._encoded[row.slot]
-        _rewind(cache.self_attention_cache, row.start)
-        ids = torch.tensor([sum(row.parts, ())], device=encoded.device)
-        hidden = self._module(
-            input_ids=ids,
-            position_ids=_positions(row.start, ids.shape[1], encoded.device),
-            # Read on the first call only; later ones find the keys in the cache but skip cross attention without it.
-            encoder_hidden_states=encoded[None],
-            cache=cache,
-            use_cache=True,
-        ).last_hidden_state
-        return self._head(hidden[0, ids.shape[1] - row.want :]).float()
+def _check(module: Any) -> None:
+    kinds = {type(layer) for layer in DynamicCache(config=module.config).layers}
+    if kinds != {DynamicLayer}:
+        named = ", ".join(sorted(kind.__name__ for kind in kinds - {DynamicLayer}))
+        raise EngineMismatchError(f"{type(module).__name__} needs more than keys of all positions: {named}")
+    if module.config._attn_implementation not in MASKED:
+        raise EngineMismatchError(f"attention {module.config._attn_implementation!r} takes no additive mask")
 
 
-def _positions(start: int, count: int, device: torch.device) -> torch.Tensor:
-    return torch.arange(start, start + count, device=device)[None]
-
-
-def _rewind(cache: DynamicCache, length: int) -> None:
-    surplus = cache.get_seq_length() - length
-    if surplus < 0:
-        raise ValueError(f"a row starts at {length}, but its slot holds {cache.get_seq_length()} positions")
-    if surplus:
-        cache.crop(-surplus)
+def _positions(config: Any) -> int:
+    for name in ("max_target_positions", "max_position_embeddings"):
+        if positions := getattr(config, name, None):
+            return int(positions)
+    raise EngineMismatchError(f"{type(config).__name__} does not say how many positions it has")

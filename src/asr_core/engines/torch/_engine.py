@@ -1,91 +1,83 @@
-"""The embedded engine: every running request advances by one token in turn, on the compute thread."""
+"""The embedded engine: requests share every forward, on the compute thread, and join and leave between tokens."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future, wait
 
-import torch
-from attrs import define, evolve, field
+from attrs import asdict
 
 from asr_core.engines.compute import Compute
-from asr_core.engines.protocol import EncodedRows, EngineStatistics, Finished, GeneratedToken, GenerationRequest
-from asr_core.engines.torch._decoders import Decoder, Row
-from asr_core.engines.torch._sampling import apply_rules, choose
-from asr_core.errors import EngineError, OverloadedError
+from asr_core.engines.protocol import EngineStatistics, Finished, GeneratedToken, GenerationRequest
+from asr_core.engines.torch._decoders import Decoder
+from asr_core.engines.torch._limits import DEFAULT_LIMITS, EngineLimits
+from asr_core.engines.torch._runs import Item, Run
+from asr_core.engines.torch._scheduler import Scheduler
+from asr_core.engines.torch._stepper import Outcome, Stepper, as_engine_error
+from asr_core.errors import DeadlineError, EngineError, OverloadedError
 
 logger = logging.getLogger(__name__)
 
-Item = GeneratedToken | Finished | Exception | None
-"""What a request's stream receives; None ends it without a result, after an abort."""
-
-
-@define(eq=False)
-class _Run:
-    """A request on its way: what was decided so far and where the next token goes."""
-
-    request: GenerationRequest
-    slot: int
-    send: Callable[[Item], bool]
-    generator: torch.Generator
-    output: list[int] = field(factory=list)
-    position: int = 0
-    aborted: bool = False
-
-    @property
-    def generated(self) -> int:
-        return len(self.output) - len(self.request.given)
-
-    def next_row(self) -> Row:
-        if self.position == 0:
-            parts = tuple(part.rows if isinstance(part, EncodedRows) else part for part in self.request.prompt)
-            return Row(self.slot, 0, (*parts, self.request.given) if self.request.given else parts)
-        return Row(self.slot, self.position, ((self.output[-1],),))
-
 
 class TorchEngine:
-    """Requests join and leave between tokens; one that fails leaves the others alone."""
+    """See :class:`~asr_core.engines.protocol.Engine`; ``release`` gives back, at the end, what was built for it."""
 
-    def __init__(self, decoder: Decoder, compute: Compute) -> None:
-        self._decoder = decoder
+    def __init__(
+        self,
+        decoder: Decoder,
+        compute: Compute,
+        limits: EngineLimits = DEFAULT_LIMITS,
+        release: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._stepper = Stepper(decoder)
         self._compute = compute
+        self._limits = limits
+        self._release = release
         self._lock = threading.RLock()
-        self._runs: dict[str, _Run] = {}
+        self._scheduler = Scheduler(limits)
+        self._runs: dict[str, Run] = {}
         self._turning = False
+        self._began: float | None = None
         self._closed = False
-        self._statistics = EngineStatistics()
+        self._counts = asdict(EngineStatistics())
 
     async def generate(self, request: GenerationRequest) -> AsyncIterator[GeneratedToken | Finished]:
         """See :class:`~asr_core.engines.protocol.Engine`."""
         items: asyncio.Queue[Item] = asyncio.Queue()
         loop = asyncio.get_running_loop()
-        self._admit(request, lambda item: _send(loop, items, item))
+        run = self._enter(request, lambda item: _send(loop, items, item))
         try:
-            while (item := await items.get()) is not None:
+            while (item := await self._next(items, run)) is not None:
                 if isinstance(item, Exception):
                     raise item
                 yield item
                 if isinstance(item, Finished):
                     return
         finally:
-            self.abort(request.id)
+            self._abort(run)
 
     def abort(self, request_id: str) -> None:
         """See :class:`~asr_core.engines.protocol.Engine`."""
         with self._lock:
             if run := self._runs.get(request_id):
-                run.aborted = True
+                self._abort(run)
 
     def statistics(self) -> EngineStatistics:
         """See :class:`~asr_core.engines.protocol.Engine`."""
         with self._lock:
-            return evolve(self._statistics, running=len(self._runs))
+            queued = self._scheduler.queued
+            now = {"queued": queued, "running": len(self._runs) - queued, "steps": self._stepper.forwards}
+            return EngineStatistics(**{**self._counts, **now})
 
     def health(self) -> str | None:
-        """See :class:`~asr_core.engines.protocol.Engine`."""
+        """A turn that takes longer than ``step_timeout_s`` is hung until it returns."""
+        began = self._began
+        if began is not None and (seconds := time.monotonic() - began) > self._limits.step_timeout_s:
+            return f"a step has been running for {seconds:.0f} s"
         return None
 
     def close(self) -> None:
@@ -97,20 +89,47 @@ class TorchEngine:
             turn = self._schedule()
         if turn is not None:
             wait([turn])
-            self._fail_all()  # what a compute thread that closed meanwhile has dropped
+        self._fail_all()  # what a compute thread that closed meanwhile has dropped
+        self._release()
 
-    def _admit(self, request: GenerationRequest, send: Callable[[Item], bool]) -> None:
+    def _enter(self, request: GenerationRequest, send: Callable[[Item], bool]) -> Run:
         with self._lock:
             if self._closed:
                 raise OverloadedError("the engine is closed", layer="engine")
             if request.id in self._runs:
                 raise EngineError(f"a request with id {request.id!r} is running already")
-            taken = {run.slot for run in self._runs.values()}
-            slot = next(slot for slot in range(len(taken) + 1) if slot not in taken)
-            generator = torch.Generator().manual_seed(request.sampling.seed)
-            self._runs[request.id] = _Run(request, slot, send, generator, list(request.given))
+            run = Run.of(request, self._limits.capacity, send)
+            if run.late:
+                self._count(expired=1)
+                raise _deadline(run)
+            self._queue(run)
+            self._runs[request.id] = run
             if not self._turning:
                 self._schedule()
+            return run
+
+    def _queue(self, run: Run) -> None:
+        try:
+            self._scheduler.add(run)
+        except OverloadedError:
+            self._count(refused=1)
+            raise
+
+    async def _next(self, items: asyncio.Queue[Item], run: Run) -> Item:
+        """What comes next; a deadline is kept even while a step hangs."""
+        deadline = run.request.deadline
+        try:
+            async with asyncio.timeout(None if deadline is None else deadline - time.monotonic()):
+                return await items.get()
+        except TimeoutError:
+            self._end(run, _deadline(run), expired=1)
+            return await items.get()
+
+    def _abort(self, run: Run) -> None:
+        with self._lock:
+            run.aborted = True
+            if run.slot is None:
+                self._end(run, None, aborted=1)
 
     def _schedule(self) -> Future[None] | None:
         """Queue a turn, behind whatever other models and encoders have queued; the lock is held."""
@@ -121,73 +140,101 @@ class TorchEngine:
             self._fail_all()
             return None
         self._turning = True
+        turn.add_done_callback(lambda done: self._fail_all() if done.cancelled() else None)
         return turn
 
-    def _fail_all(self) -> None:
+    def _fail_all(self, error: EngineError | None = None) -> None:
         with self._lock:
             for run in list(self._runs.values()):
-                self._end(run, OverloadedError("the engine was closed"), failed=1)
+                self._end(run, error or OverloadedError("the engine was closed"), failed=1)
 
     def _turn(self) -> None:
-        with self._lock:
-            runs = list(self._runs.values())
-        for run in runs:
-            self._advance(run)
+        self._began = time.monotonic()
+        try:
+            self._advance()
+        # Whatever this is, the requests must hear of it and the next turn must come.
+        except BaseException as error:
+            logger.exception("a turn of the engine failed")
+            with self._lock:  # a request that comes meanwhile is not to blame
+                for run in list(self._scheduler.running):
+                    self._leave(run, as_engine_error(error), failed=1)
+                self._fail_all(as_engine_error(error))
+        finally:
+            self._began = None
         with self._lock:
             self._turning = False
-            if self._runs:
+            if (self._runs or self._scheduler.running) and not self._closed:
                 self._schedule()
 
-    def _advance(self, run: _Run) -> None:
-        if self._closed:
-            self._end(run, OverloadedError("the engine was closed"), failed=1)
-        elif run.aborted:
-            self._end(run, None, aborted=1)
-        else:
-            try:
-                self._step(run)
-            # Whatever a module raises, SystemExit included, must not end the turns of all others.
-            except BaseException as error:
-                self._end(run, _as_engine_error(error), failed=1)
-
-    def _step(self, run: _Run) -> None:
-        if run.position == 0 and run.request.cross is not None:
-            self._decoder.bind(run.slot, run.request.cross.rows)
-        row = run.next_row()
-        logits = self._decoder.extend([row])
-        run.position += sum(len(part) for part in row.parts)
-        inspected = self._inspect(run, logits[0])
-        logits = apply_rules(run.request.rules, [run.output], logits)
-        token, logprob = choose(logits[0], run.request.sampling, run.generator)
-        run.output.append(token)
+    def _advance(self) -> None:
+        self._sweep()
         with self._lock:
-            self._statistics = evolve(self._statistics, tokens=self._statistics.tokens + 1)
-        if not run.send(GeneratedToken(token, logprob, inspected)):
+            self._count(reused=self._scheduler.admit())
+            works = self._scheduler.plan()
+        for outcome in self._stepper.step(works):
+            self._settle(outcome)
+
+    def _sweep(self) -> None:
+        """Let those go who left, or ran out of time."""
+        with self._lock:
+            waiting, running = self._scheduler.waiting(), list(self._scheduler.running)
+            if self._closed:
+                self._fail_all()
+            for run in waiting:
+                if run.late:
+                    self._end(run, _deadline(run), expired=1)
+        for run in running:
+            if run.late:
+                self._leave(run, _deadline(run), expired=1)
+            elif run.aborted or run.ended:
+                self._leave(run, None, aborted=1)
+
+    def _settle(self, outcome: Outcome) -> None:
+        run, result = outcome.work.run, outcome.result
+        if isinstance(result, EngineError):
+            self._leave(run, result, failed=1)
+            return
+        with self._lock:
+            self._scheduler.done(outcome.work)
+            read = max(0, min(run.position, run.length) - outcome.work.row.start)
+            self._count(rows=1, prefilled=read)
+        if result is not None and not run.ended:
+            self._deliver(run, result)
+
+    def _deliver(self, run: Run, token: GeneratedToken) -> None:
+        run.output.append(token.id)
+        self._count(tokens=1)
+        if not run.send(token):
             run.aborted = True
-        if token in run.request.stop:
-            self._end(run, Finished("stop"), finished=1)
-        elif run.generated >= run.request.budget:
-            self._end(run, Finished("length"), finished=1)
+        if token.id in run.request.stop:
+            self._leave(run, Finished("stop"), finished=1)
+        elif run.generated >= run.budget:
+            self._leave(run, Finished("length"), finished=1)
 
-    def _inspect(self, run: _Run, logits: torch.Tensor) -> tuple[float, ...]:
-        if run.generated or not run.request.inspect:
-            return ()
-        return tuple(logits.log_softmax(-1)[list(run.request.inspect)].tolist())
-
-    def _end(self, run: _Run, item: Item, *, finished: int = 0, failed: int = 0, aborted: int = 0) -> None:
-        try:
-            self._decoder.free(run.slot)
-        except Exception as error:
-            logger.exception("freeing slot %d failed", run.slot)
-            item = _as_engine_error(error)
+    def _leave(self, run: Run, item: Item, **way: int) -> None:
+        """End a run that has a slot, and take the slot back; ``way`` is the counter of how it went."""
+        keep = self._limits.keep_prefixes and "failed" not in way
+        if not keep and run.slot is not None and (error := self._stepper.free(run.slot)):
+            item, way = error, {"failed": 1}
         with self._lock:
-            if self._runs.pop(run.request.id, None) is None:
+            self._scheduler.vacate(run, keep=keep)
+            self._end(run, item, **way)
+
+    def _end(self, run: Run, item: Item, **way: int) -> None:
+        """The last that is heard of ``run``; harmless for one that ended."""
+        with self._lock:
+            if run.ended:
                 return
-            now = self._statistics
-            self._statistics = evolve(
-                now, finished=now.finished + finished, failed=now.failed + failed, aborted=now.aborted + aborted
-            )
+            run.ended = True
+            del self._runs[run.request.id]
+            self._scheduler.leave(run)
+            self._count(**way)
         run.send(item)
+
+    def _count(self, **more: int) -> None:
+        with self._lock:
+            for name, number in more.items():
+                self._counts[name] += number
 
 
 def _send(loop: asyncio.AbstractEventLoop, items: asyncio.Queue[Item], item: Item) -> bool:
@@ -199,9 +246,5 @@ def _send(loop: asyncio.AbstractEventLoop, items: asyncio.Queue[Item], item: Ite
     return True
 
 
-def _as_engine_error(error: BaseException) -> EngineError:
-    if isinstance(error, EngineError):
-        return error
-    wrapped = EngineError(f"generation failed: {type(error).__name__}: {error}")
-    wrapped.__cause__ = error.with_traceback(None)  # a traceback would keep the step's tensors alive
-    return wrapped
+def _deadline(run: Run) -> DeadlineError:
+    return DeadlineError(f"the request {run.request.id!r} ran out of time")

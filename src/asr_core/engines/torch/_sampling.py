@@ -1,14 +1,16 @@
-"""From logits to a token: rules first, then greedy or drawn."""
+"""From logits to tokens: rules first, then greedy or drawn."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
 
 from asr_core.errors import EngineError
 from asr_core.types import Bias, Force, Rule, Sampling, Suppress
+
+Choice = tuple[int, float]
+"""A token and its log-probability at temperature 1."""
 
 
 def apply_rules(rules: Sequence[Rule], seen: Sequence[Sequence[int]], logits: torch.Tensor) -> torch.Tensor:
@@ -25,21 +27,25 @@ def apply_rules(rules: Sequence[Rule], seen: Sequence[Sequence[int]], logits: to
     return logits
 
 
-def choose(logits: torch.Tensor, sampling: Sampling, generator: torch.Generator) -> tuple[int, float]:
-    """A token from ``logits`` of shape [vocabulary], and its log-probability at temperature 1.
+def choose(
+    logits: torch.Tensor, samplings: Sequence[Sampling], generators: Sequence[torch.Generator]
+) -> list[Choice | EngineError]:
+    """A token for each row of ``logits`` [rows, vocabulary], or why there is none: no number, or all forbidden."""
+    best, greedy = logits.max(-1)
+    tokens = greedy.tolist()
+    for row, sampling in enumerate(samplings):
+        if sampling.temperature and bool(best[row].isfinite()):
+            tokens[row] = _draw(logits[row] / sampling.temperature, sampling.top_p, generators[row])
+    chosen = logits.gather(1, torch.tensor(tokens, device=logits.device)[:, None])[:, 0]
+    logprobs = chosen - logits.logsumexp(-1)
+    return [_choice(*row) for row in zip(best.tolist(), tokens, logprobs.tolist(), strict=True)]
 
-    Raises:
-        EngineError: the logits are not numbers, or rules forbid every token.
-    """
-    if bool(logits.max().isneginf()):
-        raise EngineError("the rules of the request forbid every token")
-    if sampling.temperature == 0:
-        token = int(logits.argmax())
-    else:
-        token = _draw(logits / sampling.temperature, sampling.top_p, generator)
-    logprob = float(logits[token] - logits.logsumexp(-1))
-    if math.isnan(logprob):
-        raise EngineError("the model computed NaN; try another dtype")
+
+def _choice(best: float, token: int, logprob: float) -> Choice | EngineError:
+    if best == -torch.inf:
+        return EngineError("the rules of the request forbid every token")
+    if logprob != logprob:
+        return EngineError("the model computed NaN; try another dtype")
     return token, logprob
 
 

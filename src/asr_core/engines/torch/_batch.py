@@ -1,0 +1,107 @@
+"""Rows of many slots as one rectangle: positions, masks, and where true keys go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+import torch
+from attrs import frozen
+
+from asr_core.types import Tokens
+
+PartOfRow: TypeAlias = Tokens | torch.Tensor
+
+
+@frozen(eq=False)
+class Row:
+    """New positions of one slot: token runs or embeddings of shape [n, width], from position ``start`` on.
+
+    What the slot held from ``start`` on is forgotten. ``want`` last positions are answered with logits.
+    """
+
+    slot: int
+    start: int
+    parts: tuple[PartOfRow, ...]
+    want: int = 1
+
+    @property
+    def length(self) -> int:
+        """How many positions it adds."""
+        return sum(len(part) for part in self.parts)
+
+    def ids(self) -> list[int]:
+        """A token per position, 0 where an embedding stands."""
+        return [token for part in self.parts for token in (part if isinstance(part, tuple) else [0] * len(part))]
+
+    def embeddings(self) -> Iterable[tuple[int, torch.Tensor]]:
+        """Each part that is not tokens, with its offset."""
+        offset = 0
+        for part in self.parts:
+            if isinstance(part, torch.Tensor):
+                yield offset, part
+            offset += len(part)
+
+
+def length_classes(rows: Sequence[Row]) -> list[list[Row]]:
+    """Rows whose lengths differ by less than twice, so that no forward is mostly padding.
+
+    One-token steps are a class of their own: padded to a prompt of 64, seven of them took 342 ms instead of 146.
+    """
+    classes: dict[int, list[Row]] = {}
+    for row in rows:
+        classes.setdefault(row.length.bit_length(), []).append(row)
+    return [classes[size] for size in sorted(classes)]
+
+
+@frozen(eq=False)
+class Batch:
+    """Rows in the order of the neighbouring ``places`` they occupy; queries beyond a row's end are padding.
+
+    ``positions`` [rows, width] and the additive ``mask`` [rows, 1, width, length] make a padding query repeat the last
+    true one: it reads its own row only. ``rows`` and ``offsets`` number the true queries, the only ones whose keys are
+    written, to ``write_places`` and ``write_positions``.
+    """
+
+    places: slice
+    length: int
+    positions: torch.Tensor
+    mask: torch.Tensor
+    rows: torch.Tensor
+    offsets: torch.Tensor
+    write_places: torch.Tensor
+    write_positions: torch.Tensor
+
+    @classmethod
+    def of(cls, rows: Sequence[Row], first_place: int, like: torch.Tensor) -> Batch:
+        """For rows in the places from ``first_place`` on; ``like`` has the device and dtype of hidden states."""
+        device = like.device
+        starts = torch.tensor([[row.start] for row in rows])
+        lengths = torch.tensor([[row.length] for row in rows])
+        steps = torch.arange(int(lengths.max()))[None]
+        positions = starts + torch.minimum(steps, lengths - 1)
+        true_rows, offsets = (steps < lengths).nonzero(as_tuple=True)
+        length = int(positions.max()) + 1
+        there = positions.to(device)
+        return cls(
+            places=slice(first_place, first_place + len(rows)),
+            length=length,
+            positions=there,
+            mask=additive_mask(torch.arange(length, device=device) <= there[:, None, :, None], like.dtype),
+            rows=true_rows.to(device),
+            offsets=offsets.to(device),
+            write_places=(true_rows + first_place).to(device),
+            write_positions=positions[true_rows, offsets].to(device),
+        )
+
+
+def additive_mask(seen: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """0 where ``seen``, else the least number of ``dtype``: a bool mask is added as 0 and 1 by eager attention."""
+    return torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill_(~seen, torch.finfo(dtype).min)
+
+
+def padded_ids(rows: Sequence[Row], device: torch.device) -> torch.Tensor:
+    """Token ids of shape [rows, longest], with 0 as padding: what stands there is read by nobody."""
+    ids = [row.ids() for row in rows]
+    width = max(map(len, ids))
+    return torch.tensor([row + [0] * (width - len(row)) for row in ids], device=device)

@@ -1,0 +1,143 @@
+"""Text is committed, then sent: a delta is never taken back, and the deltas of a request add up to its text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from attrs import define, field, frozen
+
+from asr_core.longform import join_texts
+from asr_core.model_hooks import ModelHooks
+from asr_core.runtime.fold import Folded, fold
+from asr_core.runtime.text import DecodeTokens, TokenText
+from asr_core.types import CheckpointModel, ClipOutput, End, Finish, Tokens
+
+CommitUnit = Literal["token", "segment", "clip"]
+
+
+def commit_unit(hooks: ModelHooks, model: CheckpointModel) -> CommitUnit:
+    """What the plugin says, but never so small that its review could not run before each commit."""
+    if not hooks.has("review_output"):
+        return hooks.streaming_policy(model).commit
+    if not hooks.has("streaming_policy"):
+        return "clip"
+    unit = hooks.streaming_policy(model).commit
+    return "segment" if unit == "token" else unit
+
+
+@frozen
+class TextDelta:
+    """Text that follows what was sent before; never empty."""
+
+    text: str
+
+
+@define(eq=False)
+class ClipText:
+    """The output of one clip over all its attempts: a retry begins after what is committed.
+
+    ``send`` gets committed text as it is, white space at both ends of the clip included.
+    """
+
+    decode: DecodeTokens
+    duration_ms: int
+    send: Callable[[str], None]
+    _given: Tokens = field(init=False, default=())
+    _tokens: list[int] = field(init=False, factory=list)
+    _logprobs: list[float] = field(init=False, factory=list)
+    _text: TokenText = field(init=False)
+    _since_ms: int = field(init=False, default=0)
+
+    def __attrs_post_init__(self) -> None:
+        self._text = TokenText(self.decode)
+
+    @property
+    def committed(self) -> Tokens:
+        """The tokens that any further attempt has to begin with."""
+        return self._text.committed
+
+    @property
+    def ends_segment(self) -> bool:
+        """Whether a segment with text has just ended."""
+        return self._text.ends_segment and bool(self._pending_text().strip())
+
+    def begin(self, given: Tokens) -> None:
+        """Start an attempt from ``given``: after a commit the committed tokens, whose text is here already."""
+        self._text.rewind()
+        self._given = given
+        self._tokens.clear()
+        self._logprobs.clear()
+        if not self.committed:
+            for token in given:
+                self._text.push(token)
+
+    def take(self, token: int, logprob: float, *, spoken: bool = True, time: int | None = None) -> None:
+        """The next output token; one that is not ``spoken`` ends the output and has no text."""
+        self._tokens.append(token)
+        self._logprobs.append(logprob)
+        if spoken:
+            self._text.push(token, logprob, time)
+
+    def output(self, finish: Finish | None = None) -> ClipOutput:
+        """What is not committed, for review."""
+        folded = fold(self._text.pending, self.duration_ms, self._since_ms)
+        tokens, logprobs, given = tuple(self._tokens), tuple(self._logprobs), self.committed or self._given
+        return ClipOutput(tokens, logprobs, given, folded.text, folded.segments, folded.languages, finish)
+
+    def close(self, finish: Finish) -> ClipOutput:
+        """End the attempt, and what it has added since the last commit."""
+        self._text.close()
+        return self.output(finish)
+
+    def commit(self) -> None:
+        """Send what was added since the last commit."""
+        text = self._pending_text()
+        marks = (item for fragment in self._text.pending for item in fragment.piece)
+        self._since_ms = max([self._since_ms, *(mark.ms for mark in marks if isinstance(mark, End))])
+        self._text.commit()
+        self._tokens.clear()
+        self._logprobs.clear()
+        if text:
+            self.send(text)
+
+    def drop(self) -> None:
+        """Forget what is not committed."""
+        self._text.rewind()
+
+    def folded(self) -> Folded:
+        """All that is there, committed or not."""
+        return fold(self._text.fragments, self.duration_ms)
+
+    def _pending_text(self) -> str:
+        pieces = (fragment.piece for fragment in self._text.pending)
+        return "".join(item for piece in pieces for item in piece if isinstance(item, str))
+
+
+@define(eq=False)
+class Deltas:
+    """Sends what the clips of one request commit as deltas, which add up to what ``join_texts`` makes of the clips."""
+
+    send: Callable[[TextDelta], None]
+    _last: str = field(init=False, default="")
+    """The last character sent: the seam to the next clip is decided by it."""
+
+    _space: str = field(init=False, default="")
+    """White space that belongs to the text only if more of its clip follows."""
+
+    _begun: bool = field(init=False, default=False)
+    """Whether the clip has shown a character."""
+
+    def extend(self, text: str) -> None:
+        """The clip goes on with ``text``; what of it may yet turn out to be its end waits."""
+        text = self._space + text if self._begun else text
+        visible = text.rstrip()
+        self._space = text[len(visible) :]
+        if visible:
+            delta = visible if self._begun else join_texts((self._last, visible))[len(self._last) :]
+            self._begun, self._last = True, visible[-1]
+            self.send(TextDelta(delta))
+
+    def end_clip(self) -> None:
+        """The next text is another clip's."""
+        self._begun = False
