@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from itertools import count
@@ -368,22 +367,6 @@ def test_a_compute_thread_that_closes_first_fails_what_runs(causal: LlamaForCaus
     asyncio.run(close())
     engine.close()
     engine.close()
-
-
-def test_a_job_that_never_had_its_turn_says_so() -> None:
-    async def close() -> None:
-        compute, gate = Compute(), threading.Event()
-        first = compute.submit(gate.wait)
-        second = asyncio.create_task(compute.run(int, "2"))
-        await asyncio.sleep(0)
-        closing = asyncio.create_task(asyncio.to_thread(compute.close))
-        with pytest.raises(OverloadedError):
-            await asyncio.wait_for(second, 30)
-        gate.set()
-        await closing
-        assert first.result()
-
-    asyncio.run(close())
 
 
 def test_a_loop_that_is_gone_ends_its_requests(engine: TorchEngine, compute: Compute) -> None:

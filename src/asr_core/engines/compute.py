@@ -5,7 +5,6 @@ Two models that computed at once would fight over the cores that torch already f
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
@@ -32,21 +31,6 @@ class Compute:
             return self._executor.submit(job, *args, **kwargs)
         except RuntimeError as error:
             raise OverloadedError("the compute thread is closed") from error
-
-    async def run(self, job: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Queue a job and wait for its result without holding up the event loop.
-
-        Raises:
-            OverloadedError: closed before the job had its turn.
-        """
-        future = self.submit(job, *args, **kwargs)
-        try:
-            return await asyncio.wrap_future(future)
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
-            raise OverloadedError("the compute thread was closed") from None
 
     def close(self) -> None:
         """Finish the running job, drop the waiting ones."""
