@@ -64,13 +64,15 @@ class ClipTranscript:
 class ClipTranscription:
     """Runs one clip; encoder rows and committed text are kept from one attempt to the next.
 
-    ``send`` gets the text as it is committed; in the end all of it, stripped, is the transcript's.
+    ``caller`` is in whose name the engine's turns are taken. ``send`` gets the text as it is committed; in the end all
+    of it, stripped, is the transcript's.
     """
 
     served: ServedModel
     clip: Clip
     request: TranscriptionRequest
     language: str | None
+    caller: str
     send: Callable[[str], None]
     guards: list[str] = field(factory=list)
     encoded: dict[AudioSpan, EncodedRows] = field(factory=dict)
@@ -148,7 +150,7 @@ class ClipTranscription:
         return {probe.name: await self._probe(prepared, probe) for probe in probes}
 
     async def _probe(self, prepared: PreparedClip, probe: Probe) -> tuple[float, ...]:
-        engine, request = self._engine(), probe_request(prepared, probe, self.encoded)
+        engine, request = self._engine(), probe_request(prepared, probe, self.encoded, self.caller)
         try:
             async for item in engine.generate(request):
                 if not isinstance(item, Finished):
@@ -177,7 +179,7 @@ class ClipTranscription:
         self.encoded.update(zip(missing, await self.served.encoder.encode(self.clip, missing), strict=True))
 
     async def _generate(self, prepared: PreparedClip, context: ClipContext) -> Finish | Retry:
-        engine, request = self._engine(), generation_request(prepared, self.encoded)
+        engine, request = self._engine(), generation_request(prepared, self.encoded, self.caller)
         text = sum(len(part) for part in prepared.prompt if not isinstance(part, AudioSlice))
         self._usage += Usage(text_tokens=text + len(prepared.given))
         try:

@@ -8,7 +8,7 @@ from attrs import evolve, fields, frozen
 
 from asr_core.engines.compute import Compute
 from asr_core.engines.protocol import Engine, EngineCard
-from asr_core.errors import CheckpointError, EngineMismatchError, PluginError
+from asr_core.errors import AsrError, CheckpointError, EngineError, EngineMismatchError, PluginError
 from asr_core.model_hooks import ModelHooks
 from asr_core.plugins import Plugins
 from asr_core.runtime.encoder import EncoderService
@@ -98,6 +98,7 @@ def open_model(plugins: Plugins, reference: str, options: EngineOptions, compute
         ModelNotFoundError: nobody knows the reference.
         PluginError: the plugin breaks the contract.
         EngineMismatchError: the engine lacks what the model cannot do without.
+        EngineError: the engine cannot start.
         CheckpointError: weights missing or damaged, or an unknown device or dtype.
     """
     checkpoint, card, hooks = plugins.resolve(reference)
@@ -113,7 +114,7 @@ def open_model(plugins: Plugins, reference: str, options: EngineOptions, compute
     parts = frozenset({"encoder"}) if engine_card is None else engine_card.parts
     weights = hooks.load_weights(ready, parts, device, dtype)
     model = LoadedModel(card, checkpoint, ready.frontend, weights, device, dtype)
-    engine = None if engine_card is None else engine_card.create(model, compute)
+    engine = None if engine_card is None else _engine(engine_card, model, compute)
     engine_name = None if engine_card is None else engine_card.name
     encoder = EncoderService(hooks, model, encoder_policy, compute, generates=capabilities.generates)
     return ServedModel(
@@ -128,6 +129,15 @@ def open_model(plugins: Plugins, reference: str, options: EngineOptions, compute
         chunk_policy,
         encoder_policy,
     )
+
+
+def _engine(card: EngineCard, model: LoadedModel, compute: Compute) -> Engine:
+    try:
+        return card.create(model, compute)
+    except AsrError:
+        raise
+    except Exception as error:
+        raise EngineError(f"engine {card.name!r} cannot start: {type(error).__name__}: {error}") from error
 
 
 def _check_options(owner: str, capabilities: Capabilities) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
+from uuid import uuid4
 
 from asr_core.admission import check_request
 from asr_core.clip import ClipTranscript, ClipTranscription
@@ -68,13 +69,14 @@ async def _transcribe(
 async def _clips(
     served: ServedModel, waveform: Waveform, request: TranscriptionRequest, send: Callable[[TextDelta], None]
 ) -> Transcript:
-    deltas = Deltas(send)
+    # Every request is a caller of its own, so the clips of a long one never starve short ones.
+    deltas, caller = Deltas(send), uuid4().hex
     waiting = deque([waveform.clip()])
     done: list[ClipTranscript] = []
     language = request.language
     while waiting:
         clip = waiting.popleft()
-        result = await ClipTranscription(served, clip, request, language, deltas.extend).run()
+        result = await ClipTranscription(served, clip, request, language, caller, deltas.extend).run()
         deltas.end_clip()
         done.append(result)
         language = language or result.language

@@ -5,22 +5,33 @@ The protocol sits a level above decoders, so that an engine may as well be a ser
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from attrs import field, frozen
 
-from asr_core.types import Finish, LoadedModel, Rule, Sampling, Tokens
+from asr_core.types import Finish, LoadedModel, Rule, Sampling, Tokens, ValueRule
 
 if TYPE_CHECKING:
     from asr_core.engines.compute import Compute
 
 EngineFeature = Literal["embeddings", "cross_attention", "probes", "rules", "custom_rules", "attention"]
+"""What an engine may or may not have; sampling, stop and given tokens are no features, every engine has them.
+
+``embeddings``: encoder rows in the prompt. ``cross_attention``: rows a decoder listens to. ``probes``: ``inspect`` of
+any ids, for which the likeliest few are not enough. ``rules``: all of Suppress (with at_begin), Force and Bias, position by
+position, for which a fixed logit bias is not enough. ``custom_rules``: ``apply`` runs in this process. ``attention``:
+*provisional*, nobody asks for it yet.
+"""
 
 
 @frozen(eq=False)
 class EncodedRows:
-    """Encoder rows of shape [n, width]; an equal ``key`` promises equal rows, so keys and values can be reused."""
+    """Encoder rows of shape [n, width]; an equal ``key`` promises equal rows, so keys and values can be reused.
+
+    ``rows`` is a torch tensor in host memory, in the encoder's dtype (bfloat16, which numpy lacks, too) and in the
+    decoder's embedding space; shared with other requests, so read only.
+    """
 
     rows: Any = field(repr=False)
     key: bytes
@@ -31,14 +42,15 @@ PromptInput = Tokens | EncodedRows
 
 @frozen(eq=False)
 class GenerationRequest:
-    """One generation: ``prompt`` parts are token runs or encoder rows; with ``given`` there is something to read.
+    """One generation: ``prompt`` parts are token runs or encoder rows; with ``given`` at least one position.
 
-    ``id`` is nobody else's while the request is there, and free again once its stream has ended.
+    ``id`` is nobody else's while the request is there, and free again once its stream has ended. ``budget`` is at least
+    1; an engine that can hold less ends with ``length``.
     ``cross`` are the encoder rows a cross-attending decoder listens to. The other fields mean what they mean in
     :class:`~asr_core.types.PreparedClip`. ``inspect`` asks for the log-probabilities of these ids at the first new
     position, over the whole vocabulary and before rules: a probe is a request with a budget of 1 that inspects.
     ``caller`` groups the requests of one caller, among whom turns are shared: none waits for another's many.
-    ``deadline`` is a time of :func:`time.monotonic`.
+    ``deadline`` is a time of this process's :func:`time.monotonic`: a server elsewhere is sent the seconds left.
     """
 
     id: str
@@ -54,11 +66,25 @@ class GenerationRequest:
     deadline: float | None = None
 
 
+def needed_features(request: GenerationRequest) -> frozenset[EngineFeature]:
+    """What an engine's card must promise before it may serve ``request``."""
+    custom = [rule for rule in request.rules if not isinstance(rule, ValueRule)]
+    needs: dict[EngineFeature, bool] = {
+        "embeddings": any(isinstance(part, EncodedRows) for part in request.prompt),
+        "cross_attention": request.cross is not None,
+        "probes": bool(request.inspect),
+        "rules": len(custom) < len(request.rules),
+        "custom_rules": bool(custom),
+    }
+    return frozenset(feature for feature, needed in needs.items() if needed)
+
+
 @frozen
 class GeneratedToken:
     """A token, the stop token too; ``inspected`` on the first only.
 
-    ``logprob`` is natural, over the whole vocabulary after rules, at temperature 1 however the token was drawn.
+    ``logprob`` is natural, over the whole vocabulary after rules, at temperature 1 however the token was drawn: an
+    engine whose server reports otherwise converts it, and adds a stop token that its server swallows.
     """
 
     id: int
@@ -80,7 +106,7 @@ class EngineStatistics:
     Every admitted request ends as ``finished``, ``failed`` (when the engine closes, too), ``aborted`` or, out of time,
     ``expired``; ``refused`` ones found the queue full and were never admitted. ``steps`` forward passes computed
     ``rows`` rows, so rows / steps is the mean batch. ``prefilled`` prompt positions were computed, ``reused`` ones were
-    found in memory.
+    found in memory. ``tokens`` were delivered. What an engine cannot know stays 0.
     """
 
     queued: int = 0
@@ -98,23 +124,32 @@ class EngineStatistics:
 
 
 class Engine(Protocol):
-    """Generates for one loaded model; safe to call from any event loop."""
+    """Generates for one loaded model; safe to call from any event loop.
 
-    def generate(self, request: GenerationRequest) -> AsyncIterator[GeneratedToken | Finished]:
+    So what it does, it does on threads of its own, and items reach a reader by ``call_soon_threadsafe``, whose
+    RuntimeError means that the reader's loop is gone.
+    """
+
+    def generate(self, request: GenerationRequest) -> AsyncGenerator[GeneratedToken | Finished, None]:
         """Stream tokens as they are decided; leaving the iterator early aborts the request.
 
         An async generator: the request is admitted when its first item is asked for, left by ``aclose()``, and by a
-        task that is cancelled while it waits. An event loop that closed has left too.
+        task that is cancelled while it waits. An event loop that closed has left too. The core leaves by :meth:`abort`
+        and may close the generator much later, when the id is another request's: closing ends the run, not the id.
 
         Raises:
             EngineMismatchError: the request needs a feature that is not on the engine's card; nothing is counted.
-            EngineError: generation failed; other requests are not affected.
+            EngineError: generation failed, a connection broke, there is nothing to read, or the id is there already;
+                other requests are not affected. Nothing but EngineErrors leaves a stream.
             DeadlineError: the request's deadline passed.
             OverloadedError: the engine takes no more work.
         """
 
     def abort(self, request_id: str) -> None:
-        """Stop within one token, from any thread; unknown ids are ignored. The stream ends without Finished."""
+        """Stop within one token, from any thread; unknown ids are ignored. The stream ends without Finished.
+
+        What a server still sends is dropped; it is told by closing the connection and need not have answered.
+        """
 
     def statistics(self) -> EngineStatistics:
         """Counters at this moment."""
@@ -125,13 +160,18 @@ class Engine(Protocol):
     def close(self) -> None:
         """Fail what still runs with OverloadedError, refuse what comes later, free the memory; harmless twice.
 
-        It may wait for the step that runs, so an event loop calls it in a thread.
+        It may wait for the step that runs, so an event loop calls it in a thread. The compute thread is the core's.
         """
 
 
 @frozen
 class EngineCard:
-    """An engine by name. ``parts`` of the weights are loaded in this process for it before ``create`` is called."""
+    """An engine by name. ``parts`` of the weights are loaded in this process for it before ``create`` is called.
+
+    ``create`` runs at start-up, off any event loop, and may block. Settings of its own, a server's address say, are
+    environment variables that the engine documents. It raises EngineError where the server has other weights than
+    ``model.checkpoint``; a server that is down is ``health``'s affair.
+    """
 
     name: str
     summary: str

@@ -12,8 +12,8 @@ Encoded = Mapping[AudioSpan, EncodedRows]
 """Rows of every span of a clip."""
 
 
-def generation_request(prepared: PreparedClip, encoded: Encoded) -> GenerationRequest:
-    """The clip itself."""
+def generation_request(prepared: PreparedClip, encoded: Encoded, caller: str) -> GenerationRequest:
+    """The clip itself, in the name of ``caller``."""
     return GenerationRequest(
         id=uuid4().hex,
         prompt=_prompt(prepared, prepared.prompt, encoded),
@@ -23,13 +23,16 @@ def generation_request(prepared: PreparedClip, encoded: Encoded) -> GenerationRe
         budget=prepared.budget,
         sampling=prepared.sampling,
         rules=prepared.rules,
+        caller=caller,
     )
 
 
-def probe_request(prepared: PreparedClip, probe: Probe, encoded: Encoded) -> GenerationRequest:
+def probe_request(prepared: PreparedClip, probe: Probe, encoded: Encoded, caller: str) -> GenerationRequest:
     """A question about the clip: one token, of which only the inspected log-probabilities matter."""
     prompt = _prompt(prepared, probe.prompt, encoded)
-    return GenerationRequest(uuid4().hex, prompt, cross=_cross(prepared, encoded), inspect=probe.token_ids)
+    return GenerationRequest(
+        uuid4().hex, prompt, cross=_cross(prepared, encoded), inspect=probe.token_ids, caller=caller
+    )
 
 
 def _cross(prepared: PreparedClip, encoded: Encoded) -> EncodedRows | None:

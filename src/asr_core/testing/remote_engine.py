@@ -28,16 +28,16 @@ from asr_core.engines.compute import Compute
 from asr_core.engines.protocol import (
     EncodedRows,
     EngineCard,
-    EngineFeature,
     EngineStatistics,
     Finished,
     GeneratedToken,
     GenerationRequest,
     PromptInput,
+    needed_features,
 )
 from asr_core.errors import DeadlineError, EngineError, EngineMismatchError, OverloadedError
 from asr_core.testing.rule_model import drawing, follow
-from asr_core.types import Bias, Finish, Force, LoadedModel, Sampling, Suppress
+from asr_core.types import Bias, Finish, Force, LoadedModel, Sampling, Suppress, ValueRule
 
 Item = GeneratedToken | Finished | Exception | None
 """What a stream receives; None ends it without a result, after an abort."""
@@ -45,7 +45,6 @@ Item = GeneratedToken | Finished | Exception | None
 MAX_NUMBERS = 4_000_000
 """Numbers in the encoder rows of one request: some 20 bytes each as JSON, on both sides at once."""
 
-ValueRule = Suppress | Force | Bias
 RULES = {rule.__name__: rule for rule in (Suppress, Force, Bias)}
 REASONS: dict[str, Finish] = {"stop": "stop", "length": "length"}
 
@@ -199,19 +198,6 @@ class RemoteEngine:
             self._trouble = None if status == 200 else f"the server's health is {status}"
         except Exception as error:
             self._trouble = f"the server cannot be reached: {error}"
-
-
-def needed_features(request: GenerationRequest) -> frozenset[EngineFeature]:
-    """What an engine's card must promise before it may serve ``request``."""
-    custom = [rule for rule in request.rules if not isinstance(rule, ValueRule)]
-    needs: dict[EngineFeature, bool] = {
-        "embeddings": any(isinstance(part, EncodedRows) for part in request.prompt),
-        "cross_attention": request.cross is not None,
-        "probes": bool(request.inspect),
-        "rules": len(custom) < len(request.rules),
-        "custom_rules": bool(custom),
-    }
-    return frozenset(feature for feature, needed in needs.items() if needed)
 
 
 def _body(request: GenerationRequest) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from asr_core.types._clip import (
     Suppress,
     Tokens,
     TranscriptionRequest,
+    ValueRule,
 )
 from asr_core.types._limits import ChunkPolicy, EncoderPolicy, NativeLimit, StreamingPolicy, UploadLimits
 from asr_core.types._model import (
@@ -99,6 +100,7 @@ __all__ = [
     "TranscriptionRequest",
     "UploadLimits",
     "Usage",
+    "ValueRule",
     "Verdict",
     "Waveform",
     "Weights",

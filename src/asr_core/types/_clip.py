@@ -108,7 +108,8 @@ class CustomRule(Protocol):
         """Logits of shape [rows, vocabulary] in, changed ones out (in place is fine); ``seen[i]`` is row i's output."""
 
 
-Rule = Suppress | Force | Bias | CustomRule
+ValueRule = Suppress | Force | Bias
+Rule = ValueRule | CustomRule
 
 
 @frozen

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import Future, wait
 
 from attrs import asdict
@@ -45,7 +45,7 @@ class TorchEngine:
         self._closed = False
         self._counts = asdict(EngineStatistics())
 
-    async def generate(self, request: GenerationRequest) -> AsyncIterator[GeneratedToken | Finished]:
+    async def generate(self, request: GenerationRequest) -> AsyncGenerator[GeneratedToken | Finished, None]:
         """See :class:`~asr_core.engines.protocol.Engine`."""
         items: asyncio.Queue[Item] = asyncio.Queue()
         loop = asyncio.get_running_loop()
