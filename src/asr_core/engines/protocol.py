@@ -19,9 +19,9 @@ EngineFeature = Literal["embeddings", "cross_attention", "probes", "rules", "cus
 """What an engine may or may not have; sampling, stop and given tokens are no features, every engine has them.
 
 ``embeddings``: encoder rows in the prompt. ``cross_attention``: rows a decoder listens to. ``probes``: ``inspect`` of
-any ids, for which the likeliest few are not enough. ``rules``: all of Suppress (with at_begin), Force and Bias, position by
-position, for which a fixed logit bias is not enough. ``custom_rules``: ``apply`` runs in this process. ``attention``:
-*provisional*, nobody asks for it yet.
+any ids, for which the likeliest few are not enough. ``rules``: all of Suppress (with at_begin), Force and Bias,
+position by position, for which a fixed logit bias is not enough. ``custom_rules``: ``apply`` runs in this process.
+``attention``: *provisional*, nobody asks for it yet.
 """
 
 
