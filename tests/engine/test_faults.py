@@ -17,7 +17,9 @@ from attrs import field, frozen
 from asr_core.engines.compute import Compute
 from asr_core.engines.protocol import EncodedRows, Finished, GeneratedToken, GenerationRequest
 from asr_core.engines.torch import Decoder, EngineLimits, Row, TorchEngine
+from asr_core.engines.torch._memory import SlotLayer
 from asr_core.errors import DeadlineError, EngineError, OverloadedError
+from asr_core.types import Sampling
 
 IDS = count()
 PROMPT = (5, 17, 3, 60)
@@ -362,3 +364,73 @@ def test_seeds_draw_the_same_in_company(small: Any) -> None:
         alone = [together(engine, request)[0] for request in requests]
         assert together(engine, *again) == alone
     assert len(set(map(tuple, alone))) > 4
+
+
+@frozen
+class Shortened:
+    """A custom rule that loses a row."""
+
+    def apply(self, seen: Sequence[Sequence[int]], logits: torch.Tensor) -> torch.Tensor:
+        return logits[:0]
+
+
+@pytest.mark.parametrize("fields", [{"inspect": (999,)}, {"rules": (Shortened(),)}], ids=["probe", "rule"])
+def test_what_a_request_asks_amiss_fails_nobody_else(small: Any, fields: dict[str, Any]) -> None:
+    with running(small.decoder()) as engine:
+        good, bad = together(engine, ask(*PROMPT), ask(1, 2, **fields))
+        assert good == small.greedy(PROMPT, 6)[0]
+        assert isinstance(bad, EngineError)
+        assert (engine.statistics().failed, engine.statistics().finished) == (1, 1)
+
+
+def test_no_temperature_is_too_small_to_draw_at(small: Any) -> None:
+    cold, warm = ({"sampling": Sampling(temperature=t, seed=5)} for t in (1e-40, 1.0))
+    with running(small.decoder()) as engine:
+        alone = together(engine, ask(*PROMPT, **warm))
+        assert together(engine, ask(*PROMPT, **cold), ask(*PROMPT, **warm)) == [small.greedy(PROMPT, 6)[0], *alone]
+
+
+def test_memory_that_runs_out_in_a_move_moves_nothing(small: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three slots; stepping the outer two moves one of them, and the second layer has no room for the copy."""
+    decoder = small.decoder()
+    with torch.no_grad():
+        decoder.extend([Row(slot, 0, ((slot + 1, 5, 9),)) for slot in range(3)])
+        exchanged, calls = SlotLayer.exchanged, count()
+
+        def scarce(layer: SlotLayer, one: int, other: int) -> list[torch.Tensor]:
+            if next(calls) == 1:
+                raise torch.OutOfMemoryError("no room")
+            return exchanged(layer, one, other)
+
+        monkeypatch.setattr(SlotLayer, "exchanged", scarce)
+        with pytest.raises(torch.OutOfMemoryError):
+            decoder.extend([Row(0, 3, ((7,),)), Row(2, 3, ((7,),))])
+        for slot in range(3):
+            logits = decoder.extend([Row(slot, 3, ((7,),))])[0]
+            torch.testing.assert_close(logits, small.logits((slot + 1, 5, 9, 7))[-1], atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["before", "while"])
+def test_resources_are_released_though_the_compute_thread_closed_first(small: Any, late: bool) -> None:
+    released: list[str] = []
+    compute = Compute()
+    engine = TorchEngine(small.decoder(), compute, release=lambda: released.append("memory"))
+    assert together(engine, ask()) == [small.greedy(PROMPT, 6)[0]]
+    if late:
+        gate = threading.Event()
+        compute.submit(gate.wait)
+        closing = threading.Thread(target=engine.close)
+        closing.start()
+        while not engine._closed:
+            time.sleep(0.001)
+        stopping = threading.Thread(target=compute.close)
+        stopping.start()
+        closing.join(30)
+        gate.set()
+        stopping.join(30)
+    else:
+        compute.close()
+        assert isinstance(together(engine, ask())[0], OverloadedError)
+        engine.close()
+    engine.close()
+    assert released == ["memory"]

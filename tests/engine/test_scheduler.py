@@ -228,3 +228,18 @@ def test_a_slot_that_is_not_kept_is_empty() -> None:
     desk.add(second := a_run((1, 2, 3)))
     assert desk.scheduler.admit() == 0
     assert second.position == 0
+
+
+def test_newcomers_cannot_hold_back_who_is_here() -> None:
+    """One slot, and always somebody new who waits: a caller's later requests get their turn all the same."""
+    desk = Desk(max_running=1)
+    here = [a_run(1, "here") for _ in range(3)]
+    desk.add(*here)
+    waiting = set(here)
+    for number in range(200):
+        desk.add(a_run(1, f"new {number}"))
+        desk.turn(3)
+        (run,) = desk.scheduler.running
+        waiting.discard(run)
+        desk.end(run)
+    assert not waiting

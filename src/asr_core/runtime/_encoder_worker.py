@@ -98,7 +98,7 @@ class EncoderWorker:
         logger.error("%s: the encoder's worker ended\n%s", self._owner, detach(error))
         failure = typed(error, f"{self._owner}: encoding failed")
         with self._flights.lock:
-            self._thread = None
+            self._thread, self.trouble = None, None
             self._flights.count(crashes=not isinstance(failure, OverloadedError))
             self._flights.fail_all(failure)
 

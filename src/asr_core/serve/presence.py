@@ -21,7 +21,8 @@ async def while_connected(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
     working, leaving = asyncio.create_task(work), asyncio.create_task(_disconnect(receive))
     try:
         await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
+        # Also when both are done: whoever waits next would wait in vain for a message that was read here.
+        if leaving.done() or not working.done():
             raise ClientDisconnect
         return working.result()
     finally:

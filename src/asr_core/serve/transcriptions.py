@@ -45,5 +45,9 @@ async def _whole(request: Request, call: Call, read: ReadAudio) -> Response:
 async def _streamed(request: Request, call: Call, read: ReadAudio) -> Response:
     """Events from the first on; until it is there, an error is an answer with a status of its own."""
     events = stream(call.served, read, call.request)
-    first = await while_connected(request.receive, anext(events))
+    try:
+        first = await while_connected(request.receive, anext(events))
+    except BaseException:
+        await events.aclose()
+        raise
     return EventStream(first, events, request)

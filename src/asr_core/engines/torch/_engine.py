@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable
-from concurrent.futures import Future, wait
+from concurrent.futures import CancelledError, Future
 
 from attrs import asdict
 
@@ -42,7 +42,8 @@ class TorchEngine:
         self._runs: dict[str, Run] = {}
         self._turning = False
         self._began: float | None = None
-        self._closed = False
+        self._closed = False  # takes nothing more
+        self._released = False  # and has been closed, not just lost its compute thread
         self._counts = asdict(EngineStatistics())
 
     async def generate(self, request: GenerationRequest) -> AsyncGenerator[GeneratedToken | Finished, None]:
@@ -83,14 +84,24 @@ class TorchEngine:
     def close(self) -> None:
         """See :class:`~asr_core.engines.protocol.Engine`."""
         with self._lock:
-            if self._closed:
+            if self._released:
                 return
-            self._closed = True
+            self._released = self._closed = True
+            self._fail_all()
             turn = self._schedule()
-        if turn is not None:
-            wait([turn])
-        self._fail_all()  # what a compute thread that closed meanwhile has dropped
-        self._release()
+        if turn is None or self._returned(turn):
+            self._release()
+
+    def _returned(self, turn: Future[None]) -> bool:
+        """Whether nothing computes any more; a step that hangs still uses the memory."""
+        try:
+            turn.result(self._limits.step_timeout_s)
+        except CancelledError:  # a compute thread that closed meanwhile has dropped it
+            return True
+        except TimeoutError:
+            logger.error("a step hangs; its memory cannot be released")
+            return False
+        return True
 
     def _enter(self, request: GenerationRequest, send: Callable[[Item], bool]) -> Run:
         with self._lock:

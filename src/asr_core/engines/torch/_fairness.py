@@ -9,16 +9,18 @@ from collections.abc import Iterable
 class Shares:
     """Positions computed for each caller who has work here: the one who was served least is next.
 
-    A caller who comes starts level with the least served one: time away is no credit to spend at others' cost.
+    A caller who comes starts where an even share would be by now: time away is no credit to spend at others' cost, and
+    a stream of newcomers cannot hold back those who are here.
     """
 
     def __init__(self) -> None:
         self._requests: Counter[str] = Counter()
-        self._served: dict[str, int] = {}
+        self._served: dict[str, float] = {}
+        self._even = 0.0
 
     def enter(self, caller: str) -> None:
         """One more request of ``caller`` is here."""
-        self._served.setdefault(caller, min(self._served.values(), default=0))
+        self._served.setdefault(caller, max(self._even, min(self._served.values(), default=0.0)))
         self._requests[caller] += 1
 
     def leave(self, caller: str) -> None:
@@ -31,6 +33,7 @@ class Shares:
         """So much was computed for ``caller``."""
         if caller in self._served:
             self._served[caller] += positions
+            self._even += positions / len(self._served)
 
     def poorest(self, callers: Iterable[str], running: Counter[str] | None = None) -> str:
         """The caller with the fewest ``running`` requests, then the one served least, then the first."""

@@ -68,12 +68,17 @@ class SlotLayer:
             wanted = max(has_places, 1 << (places - 1).bit_length()), max(has_positions, -(-positions // STEP) * STEP)
             self._stored = tuple(_grown(stored, *wanted) for stored in self._stored)
 
-    def swap(self, one: int, other: int) -> None:
-        """Exchange what two places hold."""
+    def exchanged(self, one: int, other: int) -> list[torch.Tensor]:
+        """Copies of what two places hold, the other one first; all that an exchange allocates."""
         if self._stored:
             self.reserve(max(one, other) + 1, 0)
-        for stored in self._stored:
-            stored[[one, other]] = stored[[other, one]]
+        return [stored[[other, one]] for stored in self._stored]
+
+    def exchange(self, one: int, other: int, contents: list[torch.Tensor]) -> None:
+        """Write what :meth:`exchanged` gave."""
+        for stored, (first, second) in zip(self._stored, contents, strict=True):
+            stored[one].copy_(first)
+            stored[other].copy_(second)
 
     def wipe(self, place: int) -> None:
         """Write zeros, so that the NaN of a bad request cannot reach the next one in its place."""
@@ -172,6 +177,8 @@ class SlotMemory:
         self._lengths.clear()
 
     def _swap(self, one: int, other: int) -> None:
-        for layer in self.layers:
-            layer.swap(one, other)
+        # Memory that runs out must not leave some layers moved and others not.
+        contents = [layer.exchanged(one, other) for layer in self.layers]
+        for layer, content in zip(self.layers, contents, strict=True):
+            layer.exchange(one, other, content)
         self._places[one], self._places[other] = self._places[other], self._places[one]

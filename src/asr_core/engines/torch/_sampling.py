@@ -27,6 +27,10 @@ def apply_rules(rules: Sequence[Rule], seen: Sequence[Sequence[int]], logits: to
     return logits
 
 
+MIN_TEMPERATURE = 1e-6
+"""Below it float32 has nothing left to draw from but the best token."""
+
+
 def choose(
     logits: torch.Tensor, samplings: Sequence[Sampling], generators: Sequence[torch.Generator]
 ) -> list[Choice | EngineError]:
@@ -35,7 +39,9 @@ def choose(
     tokens = greedy.tolist()
     for row, sampling in enumerate(samplings):
         if sampling.temperature and bool(best[row].isfinite()):
-            tokens[row] = _draw(logits[row] / sampling.temperature, sampling.top_p, generators[row])
+            # From the best one down, so that no temperature is small enough to make infinities of it.
+            scaled = (logits[row] - best[row]) / max(sampling.temperature, MIN_TEMPERATURE)
+            tokens[row] = _draw(scaled, sampling.top_p, generators[row])
     chosen = logits.gather(1, torch.tensor(tokens, device=logits.device)[:, None])[:, 0]
     logprobs = chosen - logits.logsumexp(-1)
     return [_choice(*row) for row in zip(best.tolist(), tokens, logprobs.tolist(), strict=True)]

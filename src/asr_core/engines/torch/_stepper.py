@@ -99,7 +99,7 @@ class Stepper:
         choices = attempt(_choose, works, torch.cat([logits for _, logits in group]))
         if not isinstance(choices, EngineError):
             return [
-                Outcome(work, choice if isinstance(choice, EngineError) else _token(work.run, choice, logits))
+                Outcome(work, choice if isinstance(choice, EngineError) else attempt(_token, work.run, choice, logits))
                 for (work, logits), choice in zip(group, choices, strict=True)
             ]
         if len(group) == 1:
@@ -143,6 +143,8 @@ def _equal(one: object, other: object) -> bool:
 def _choose(works: Sequence[Work], logits: torch.Tensor) -> list[Choice | EngineError]:
     requests = [work.run.request for work in works]
     ruled = apply_rules(requests[0].rules, [work.run.output for work in works], logits)
+    if ruled.shape != logits.shape:
+        raise EngineError(f"a rule made logits of shape {list(ruled.shape)} out of {list(logits.shape)}")
     return choose(ruled, [request.sampling for request in requests], [work.run.generator for work in works])
 
 
