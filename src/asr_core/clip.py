@@ -12,7 +12,7 @@ from asr_core.errors import EngineError, PluginError
 from asr_core.loading import ServedModel
 from asr_core.runtime.fold import Folded
 from asr_core.runtime.requests import generation_request, probe_request
-from asr_core.runtime.stream import ClipText, CommitUnit, commit_unit
+from asr_core.runtime.stream import ClipText, CommitRule
 from asr_core.types import (
     Accept,
     AudioSlice,
@@ -77,12 +77,12 @@ class ClipTranscription:
     guards: list[str] = field(factory=list)
     encoded: dict[AudioSpan, EncodedRows] = field(factory=dict)
     _usage: Usage = field(init=False, default=Usage())
-    _commit: CommitUnit = field(init=False)
+    _commit: CommitRule = field(init=False)
     _text: ClipText = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         hooks, model = self.served.hooks, self.served.model
-        self._commit = commit_unit(hooks, model)
+        self._commit = CommitRule.of(hooks, model)
         self._text = ClipText(
             lambda tokens, state, final, times: hooks.decode_tokens(model, tokens, state, final, times),
             round(1000 * self.clip.duration),
@@ -196,20 +196,18 @@ class ClipTranscription:
 
     async def _advance(self, prepared: PreparedClip, context: ClipContext) -> Retry | None:
         """Commit what can be while generation goes on, or say why it has to begin again."""
-        if self._commit == "token":
-            self._text.commit()
-        elif self._commit == "segment" and self._text.ends_segment:
+        if not self._commit.is_due(self._text):
+            return None
+        if self._commit.reviewed:
             verdict = await self._review(self._text.output(), prepared, context)
             if isinstance(verdict, Retry):
                 return verdict
-            if isinstance(verdict, Accept):
-                self._go_on(verdict)
-        return None
-
-    def _go_on(self, verdict: Accept) -> None:
-        if verdict.consumed_to is not None:
-            raise PluginError(f"{self._plugin}: consumed_to is {verdict.consumed_to} while the model still listens")
+            if isinstance(verdict, NoSpeech):
+                return None
+            if verdict.consumed_to is not None:
+                raise PluginError(f"{self._plugin}: consumed_to is {verdict.consumed_to} while the model still listens")
         self._text.commit()
+        return None
 
     async def _recognize(self, prepared: PreparedClip) -> None:
         results = await self.served.encoder.recognize(self.clip, prepared.spans)

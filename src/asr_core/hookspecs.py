@@ -131,9 +131,10 @@ def streaming_policy(model: CheckpointModel) -> StreamingPolicy:
     """When text becomes final, and how live text is refreshed. Default: ``StreamingPolicy()``.
 
     Committed text is sent and never taken back. ``commit`` says when: ``token`` as it is decoded, ``segment`` at the
-    token that holds an :class:`~asr_core.types.End`, ``clip`` at the clip's end. A plugin with a ``review_output``
-    commits by ``clip`` if it does not implement this hook, and by ``segment`` if it says ``token``, as review runs
-    before each commit. A model that does not generate commits by ``clip``. Only ``commit`` has a caller yet.
+    token that holds an :class:`~asr_core.types.End`, ``clip`` at the clip's end. Review runs before each commit, so a
+    plugin with a ``review_output`` commits by ``clip`` if it does not implement this hook, and every ``review_tokens``
+    tokens if it says ``token``. A model that does not generate commits by ``clip``. The fields on refreshing are
+    *provisional*.
     """
 
 

@@ -65,9 +65,20 @@ def test_silence_sends_nothing(play: Any) -> None:
     assert play("scripted-token", [[said(" \n ")]])[0] == []
 
 
-def test_a_review_by_token_commits_by_segment(play: Any) -> None:
-    deltas, _ = play("reviewed-token", [[said("one", 10) + said(" two")]])
+def test_a_review_by_token_commits_in_runs(play: Any) -> None:
+    deltas, _ = play("reviewed-token", [[said("one two three")]])
+    assert deltas == ["one", " two", " thre", "e"]
+
+
+def test_a_run_waits_for_the_end_of_a_character(play: Any) -> None:
+    deltas, _ = play("reviewed-token", [[said("oneé two")]])
+    assert deltas == ["oneé tw", "o"]
+
+
+def test_a_retry_begins_after_the_runs_that_were_committed(play: Any) -> None:
+    deltas, transcript = play("reviewed-token", [[[*said("one wr"), RETRY, *said("ong")], said("two")]])
     assert deltas == ["one", " two"]
+    assert transcript.text == "one two"
 
 
 def test_a_retry_is_never_seen(play: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import groupby
 from typing import Any
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from asr_core.longform import join_texts
 
-PAIRS, STOP = 256, 256 + 65536
+PAIRS, RUN, STOP = 256, 4, 256 + 65536
 RETRY, NOBODY, START, END = STOP + 1, STOP + 2, STOP + 5, STOP + 105
 """As tests/stream/plugins/scripted.py has them."""
 
@@ -82,14 +82,26 @@ attempts = st.tuples(st.lists(segments, max_size=4), said).map(lambda attempt: [
 clips = st.lists(st.lists(attempts, min_size=1, max_size=3), min_size=1, max_size=3)
 
 
-def reviewed(clip: list[list[Tokens]], by_segment: bool) -> tuple[str, bool]:
+def by_token(clip: list[list[Tokens]]) -> list[list[Tokens]]:
+    return [[[token] for token in flat(attempt)] or [[]] for attempt in clip]
+
+
+def is_run(pending: Tokens) -> bool:
+    return len(pending) % RUN == 0 and not text_of(pending).endswith("\ufffd")
+
+
+def is_segment(pending: Tokens) -> bool:
+    return bool(text_of(pending).strip())
+
+
+def reviewed(clip: list[list[Tokens]], is_due: Callable[[Tokens], bool]) -> tuple[str, bool]:
     """What remains of a clip's attempts, and whether the review let the next clip follow."""
     committed = ""
     for number, attempt in enumerate(clip):
         pending: Tokens = []
         for last, piece in ((at == len(attempt) - 1, piece) for at, piece in enumerate(attempt)):
             pending += piece
-            if not (last or (by_segment and text_of(pending).strip())):
+            if not (last or is_due(pending)):
                 continue
             if RETRY in pending and number + 1 < len(clip):
                 break
@@ -110,7 +122,11 @@ def test_reviews_and_resumes(play: Any, name: str, script: list[list[list[Tokens
     _, transcript = play(name, [[flat(attempt) for attempt in clip] for clip in script])
     texts: list[str] = []
     for clip in script:
-        text, goes_on = reviewed(clip, by_segment=name != "reviewed-clip")
+        text, goes_on = {
+            "reviewed-token": lambda: reviewed(by_token(clip), is_run),
+            "reviewed-segment": lambda: reviewed(clip, is_segment),
+            "reviewed-clip": lambda: reviewed(clip, lambda pending: False),
+        }[name]()
         texts.append(text)
         if not goes_on:
             break

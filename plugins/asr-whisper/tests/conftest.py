@@ -19,7 +19,7 @@ from asr_core.api import Transcriber, load
 from asr_core.types import Samples
 from asr_whisper import review
 from asr_whisper.frontend import Frontend
-from asr_whisper.weights import load_module
+from asr_whisper.weights import open_module
 
 LIBRIVOX = Path(__file__).parents[3] / "tests" / "data" / "librivox"
 MULTILINGUAL = importlib.metadata.distribution("pytest-audioeval").locate_file("pytest_audioeval/samples/audio")
@@ -61,7 +61,7 @@ def normalise() -> Callable[[str], str]:
 @pytest.fixture(scope="session")
 def transformers_base(base: Transcriber, frontend: Frontend) -> WhisperForConditionalGeneration:
     """The same weights with the generation settings that the hub's copy carries."""
-    module = load_module(base.served.model.checkpoint, "float32", "cpu")
+    module = open_module(base.served.model.checkpoint, "float32", "cpu")
     special = frontend.special
     module.generation_config = GenerationConfig(
         is_multilingual=True,

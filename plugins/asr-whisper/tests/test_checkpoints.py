@@ -22,7 +22,7 @@ from asr_whisper.config import Dimensions, Hints
 from asr_whisper.names import CARDS, DIMENSIONS
 from asr_whisper.packages import find_package
 from asr_whisper.source import Source
-from asr_whisper.weights import load_module
+from asr_whisper.weights import open_module
 
 
 def found(ref: object) -> Checkpoint:
@@ -138,7 +138,7 @@ def test_a_repository_in_the_cache_needs_no_network(no_hub: Path, repository: st
     assert checkpoint.path is None
     assert checkpoint.config.repository == repository
     assert checkpoint.config.dims.vocabulary == 70
-    assert_equal(load_module(checkpoint, "float32", "cpu"))
+    assert_equal(open_module(checkpoint, "float32", "cpu"))
 
 
 def test_a_cached_repository_of_another_model_is_nobodys(no_hub: Path) -> None:
@@ -154,7 +154,7 @@ def test_a_conversion_on_the_hub_has_the_dimensions_of_its_card(no_hub: Path) ->
     assert checkpoint.config.dims == DIMENSIONS["whisper-small"]
     assert checkpoint.config.hints.suppress == (1,)
     with pytest.raises(CheckpointError, match="could not be fetched"):
-        load_module(checkpoint, "float32", "cpu")
+        open_module(checkpoint, "float32", "cpu")
 
 
 def test_a_conversion_of_unknown_size_has_to_be_downloaded_first(no_hub: Path) -> None:
@@ -183,7 +183,7 @@ def test_a_directory_of_transformers(tmp_path: Path) -> None:
     assert config.alignment_heads == ((1, 3),)
     assert not config.multilingual
     assert checkpoint.model in {card.name for card in CARDS}
-    module = load_module(checkpoint, "float32", "cpu")
+    module = open_module(checkpoint, "float32", "cpu")
     assert_equal(module)
     assert not module.training
     assert not any(parameter.requires_grad for parameter in module.parameters())
@@ -192,20 +192,20 @@ def test_a_directory_of_transformers(tmp_path: Path) -> None:
 def test_shards(tmp_path: Path) -> None:
     saved(tmp_path, max_shard_size="5KB")
     assert len(list(tmp_path.glob("*.safetensors"))) > 1
-    assert_equal(load_module(found(tmp_path), "float32", "cpu"))
+    assert_equal(open_module(found(tmp_path), "float32", "cpu"))
 
 
 def test_the_checkpoints_own_precision_does_not_win(tmp_path: Path) -> None:
     WhisperForConditionalGeneration.from_pretrained(saved(tmp_path / "a"), dtype=torch.float16).save_pretrained(
         tmp_path
     )
-    assert load_module(found(tmp_path), "float32", "cpu").dtype == torch.float32
-    assert load_module(found(tmp_path), "bfloat16", "cpu").dtype == torch.bfloat16
+    assert open_module(found(tmp_path), "float32", "cpu").dtype == torch.float32
+    assert open_module(found(tmp_path), "bfloat16", "cpu").dtype == torch.bfloat16
 
 
 @pytest.mark.parametrize("part", ["encoder", "decoder"])
 def test_one_part_alone(tmp_path: Path, part: str) -> None:
-    module = load_module(found(saved(tmp_path)), "float32", "cpu", frozenset({part}))
+    module = open_module(found(saved(tmp_path)), "float32", "cpu", frozenset({part}))
     assert (module.model.encoder is not None) == (part == "encoder")
     assert (module.model.decoder is not None) == (module.proj_out is not None) == (part == "decoder")
 
@@ -216,17 +216,17 @@ def test_missing_and_superfluous_weights_are_named(tmp_path: Path) -> None:
     bias = state.pop("model.encoder.conv1.bias")
     save_file(state, path, {"format": "pt"})
     with pytest.raises(CheckpointError, match=r"lacks model\.encoder\.conv1\.bias"):
-        load_module(found(tmp_path), "float32", "cpu")
+        open_module(found(tmp_path), "float32", "cpu")
     save_file({**state, "model.encoder.conv1.bias": bias, "adapter.weight": bias.clone()}, path, {"format": "pt"})
     with pytest.raises(CheckpointError, match=r"no Whisper has: adapter\.weight"):
-        load_module(found(tmp_path), "float32", "cpu")
+        open_module(found(tmp_path), "float32", "cpu")
 
 
 def test_damaged_safetensors_are_a_checkpoint_error(tmp_path: Path) -> None:
     path = saved(tmp_path) / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(CheckpointError, match="cannot be loaded"):
-        load_module(found(tmp_path), "float32", "cpu")
+        open_module(found(tmp_path), "float32", "cpu")
 
 
 def test_a_pickle_of_transformers_is_not_opened(tmp_path: Path) -> None:

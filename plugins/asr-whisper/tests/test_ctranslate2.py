@@ -20,7 +20,7 @@ from asr_whisper.checkpoints import resolve
 from asr_whisper.ctranslate2 import Index
 from asr_whisper.names import DIMENSIONS
 from asr_whisper.source import Source
-from asr_whisper.weights import load_module
+from asr_whisper.weights import open_module
 
 Array = tuple[tuple[int, ...], int, bytes]  # dimensions, type code, bytes
 State = dict[str, torch.Tensor]
@@ -150,7 +150,7 @@ def write(directory: Path, data: bytes) -> Path:
 def load(directory: Path, dtype: str = "float32") -> WhisperForConditionalGeneration:
     checkpoint = resolve(str(directory))
     assert checkpoint is not None
-    return load_module(checkpoint, dtype, "cpu")
+    return open_module(checkpoint, dtype, "cpu")
 
 
 # Real files
@@ -161,7 +161,7 @@ def test_openais_weights_load_completely(name: str) -> None:
     checkpoint = resolve(name)
     assert checkpoint is not None
     assert checkpoint.config.dims == DIMENSIONS[name]
-    module = load_module(checkpoint, "float16", "cpu")  # raises for a missing or superfluous weight
+    module = open_module(checkpoint, "float16", "cpu")  # raises for a missing or superfluous weight
     assert not [parameter for parameter in module.parameters() if parameter.is_meta or parameter.requires_grad]
     assert module.proj_out.weight.data_ptr() == module.model.decoder.embed_tokens.weight.data_ptr()
     assert not module.training
@@ -222,7 +222,7 @@ def test_the_module_computes_the_same(tmp_path: Path) -> None:
 def test_one_part_alone(tmp_path: Path, part: str, other: str) -> None:
     checkpoint = resolve(str(write(tmp_path, model_bin(arrays(small(), torch.float32)))))
     assert checkpoint is not None
-    module = load_module(checkpoint, "float32", "cpu", frozenset({part}))
+    module = open_module(checkpoint, "float32", "cpu", frozenset({part}))
     assert getattr(module.model, other) is None
     expected = getattr(small().model, part).state_dict()
     assert all(torch.equal(value, expected[name]) for name, value in getattr(module.model, part).state_dict().items())
@@ -348,4 +348,4 @@ def test_another_hash_is_refused_before_the_weights_are_used(tmp_path: Path) -> 
     source = Source(checkpoint.config.weights.parts, "00ff" * 16, "some-package 1.0")
     changed = evolve(checkpoint, config=evolve(checkpoint.config, weights=source))
     with pytest.raises(CheckpointError, match=r"of some-package 1\.0 .* expected sha256 00ff.*, got [0-9a-f]{64}"):
-        load_module(changed, "float32", "cpu")
+        open_module(changed, "float32", "cpu")

@@ -17,7 +17,7 @@ from asr_whisper import openai_pt
 from asr_whisper.checkpoints import resolve
 from asr_whisper.config import Dimensions
 from asr_whisper.source import Source
-from asr_whisper.weights import load_module
+from asr_whisper.weights import open_module
 
 DIMS = ModelDimensions(
     n_mels=6, n_audio_ctx=10, n_audio_state=16, n_audio_head=2, n_audio_layer=2,
@@ -48,7 +48,7 @@ def test_openais_own_forward_gives_the_same(tmp_path: Path) -> None:
     assert checkpoint is not None
     assert checkpoint.config.kind == "openai"
     assert checkpoint.config.dims == Dimensions(6, 2, 16, 2, 10, 3, 16, 4, 12, 50, 64, 64)
-    module = load_module(checkpoint, "float32", "cpu")
+    module = open_module(checkpoint, "float32", "cpu")
     mel, tokens = torch.randn(2, 6, 20), torch.randint(50, (2, 7))
     with torch.no_grad():
         encoded = module.model.encoder(mel).last_hidden_state
@@ -63,7 +63,7 @@ def test_half_precision_files_load_as_asked(tmp_path: Path) -> None:
     value["model_state_dict"] = {name: tensor.half() for name, tensor in value["model_state_dict"].items()}
     checkpoint = resolve(str(save(tmp_path, value)))
     assert checkpoint is not None
-    module = load_module(checkpoint, "float32", "cpu")
+    module = open_module(checkpoint, "float32", "cpu")
     expected = reference().encoder.conv1.weight.half().float()
     assert torch.equal(module.model.encoder.conv1.weight, expected)
 
@@ -72,7 +72,7 @@ def test_half_precision_files_load_as_asked(tmp_path: Path) -> None:
 def test_one_part_alone(tmp_path: Path, part: str, other: str) -> None:
     checkpoint = resolve(str(save(tmp_path, content())))
     assert checkpoint is not None
-    module = load_module(checkpoint, "float32", "cpu", frozenset({part}))
+    module = open_module(checkpoint, "float32", "cpu", frozenset({part}))
     assert getattr(module.model, other) is None
     assert getattr(module.model, part) is not None
 
@@ -114,7 +114,7 @@ def test_a_pickle_that_runs_code_is_refused(tmp_path: Path, legacy: bool) -> Non
 def test_wrong_content_is_named(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     path = save(tmp_path, {**content(), **change})
     with pytest.raises(CheckpointError, match=message):
-        load_module(resolve(str(path)), "float32", "cpu")  # type: ignore[arg-type]
+        open_module(resolve(str(path)), "float32", "cpu")  # type: ignore[arg-type]
 
 
 def test_a_tensor_that_is_large_only_in_memory_is_refused(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_tensor_that_is_large_only_in_memory_is_refused(tmp_path: Path) -> Non
     checkpoint = resolve(str(save(tmp_path, value)))
     assert checkpoint is not None
     with pytest.raises(CheckpointError, match="not stored in full"):
-        load_module(checkpoint, "float32", "cpu")
+        open_module(checkpoint, "float32", "cpu")
 
 
 def test_a_compressed_archive_is_refused(tmp_path: Path) -> None:

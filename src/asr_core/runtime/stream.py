@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
 
 from attrs import define, field, frozen
 
@@ -11,19 +10,31 @@ from asr_core.longform import join_texts
 from asr_core.model_hooks import ModelHooks
 from asr_core.runtime.fold import Folded, fold
 from asr_core.runtime.text import DecodeTokens, TokenText
-from asr_core.types import CheckpointModel, ClipOutput, End, Finish, Tokens
-
-CommitUnit = Literal["token", "segment", "clip"]
+from asr_core.types import CheckpointModel, ClipOutput, End, Finish, StreamingPolicy, Tokens
 
 
-def commit_unit(hooks: ModelHooks, model: CheckpointModel) -> CommitUnit:
-    """What the plugin says, but never so small that its review could not run before each commit."""
-    if not hooks.has("review_output"):
-        return hooks.streaming_policy(model).commit
-    if not hooks.has("streaming_policy"):
-        return "clip"
-    unit = hooks.streaming_policy(model).commit
-    return "segment" if unit == "token" else unit
+@frozen
+class CommitRule:
+    """When text is committed while its clip is still being generated; ``reviewed`` if a review comes before."""
+
+    policy: StreamingPolicy
+    reviewed: bool
+
+    @classmethod
+    def of(cls, hooks: ModelHooks, model: CheckpointModel) -> CommitRule:
+        """What the plugin says; one that reviews and says nothing means whole clips."""
+        reviewed = hooks.has("review_output")
+        if reviewed and not hooks.has("streaming_policy"):
+            return cls(StreamingPolicy(commit="clip"), reviewed)
+        return cls(hooks.streaming_policy(model), reviewed)
+
+    def is_due(self, text: ClipText) -> bool:
+        """Whether what ``text`` holds is to be committed now."""
+        if self.policy.commit == "segment":
+            return text.ends_segment
+        if self.policy.commit == "token":
+            return not self.reviewed or text.fills(self.policy.review_tokens)
+        return False
 
 
 @frozen
@@ -61,6 +72,10 @@ class ClipText:
     def ends_segment(self) -> bool:
         """Whether a segment with text has just ended."""
         return self._text.ends_segment and bool(self._pending_text().strip())
+
+    def fills(self, run: int) -> bool:
+        """Whether a whole number of runs of ``run`` generated tokens waits, none of them held back."""
+        return not self._text.holding and bool(self._tokens) and len(self._tokens) % run == 0
 
     def begin(self, given: Tokens) -> None:
         """Start an attempt from ``given``: after a commit the committed tokens, whose text is here already."""

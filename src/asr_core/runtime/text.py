@@ -54,8 +54,13 @@ class TokenText:
     @property
     def ends_segment(self) -> bool:
         """Whether the last token ended a segment."""
-        piece = self.fragments[-1].piece if self.fragments and not self._tokens else ()
+        piece = self.fragments[-1].piece if self.fragments and not self.holding else ()
         return any(isinstance(item, End) for item in piece)
+
+    @property
+    def holding(self) -> bool:
+        """Whether tokens are held back, as the text so far ends inside a character."""
+        return bool(self._tokens)
 
     def push(self, token: int, logprob: float | None = None, time: int | None = None) -> None:
         """Take the next output token; its text may appear only with a later one. A given token has no ``logprob``."""

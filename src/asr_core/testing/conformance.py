@@ -13,7 +13,7 @@ class TestMyModel(ModelConformance):
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from subprocess import run
 from typing import Any, ClassVar
@@ -29,6 +29,7 @@ from asr_core.loading import ServedModel
 from asr_core.longform import join_texts
 from asr_core.types import (
     AudioSlice,
+    Capabilities,
     CheckpointModel,
     Clip,
     ClipContext,
@@ -69,6 +70,12 @@ class ModelConformance:
         with load(cls.model, device="cpu", dtype="float32") as transcriber:
             yield transcriber
 
+    @pytest.fixture(scope="class")
+    @classmethod
+    def special(cls, transcriber: Transcriber) -> Mapping[str, int]:
+        """Every token that the model's tokenizer adds to its vocabulary, by text: none may come from a caller."""
+        return {}
+
     @pytest.fixture
     def served(self, transcriber: Transcriber) -> ServedModel:
         """Its hooks and what they answered."""
@@ -85,13 +92,20 @@ class ModelConformance:
         """The speech prepared, every probe answered as if nothing were likelier than anything."""
         return self.prepare(served, clip, ClipContext())
 
-    def prepare(self, served: ServedModel, clip: Clip, context: ClipContext) -> PreparedClip:
+    def prepare(
+        self,
+        served: ServedModel,
+        clip: Clip,
+        context: ClipContext,
+        request: TranscriptionRequest = TranscriptionRequest(),  # noqa: B008 - an immutable value
+    ) -> PreparedClip:
         """Prepare until no probe is open."""
-        prepared = served.hooks.prepare_clip(served.model, clip, TranscriptionRequest(), context)
+        prepared = served.hooks.prepare_clip(served.model, clip, request, context)
         answers = {probe.name: (-10.0,) * len(probe.token_ids) for probe in prepared.probes}
         if answers.keys() <= context.probe_results.keys():
             return prepared
-        return self.prepare(served, clip, evolve(context, probe_results={**context.probe_results, **answers}))
+        context = evolve(context, probe_results={**context.probe_results, **answers})
+        return self.prepare(served, clip, context, request)
 
     def test_registering_is_cheap(self) -> None:
         """Listing plugins loads neither torch nor transformers nor librosa."""
@@ -136,6 +150,19 @@ class ModelConformance:
         if served.engine is not None:
             assert prepared.stop
             assert prepared.budget > 0
+
+    def test_callers_text_is_text(self, served: ServedModel, clip: Clip, special: Mapping[str, int]) -> None:
+        """A special token in a caller's text is refused, or taken as the text it is."""
+        for text in special:
+            for request in _free_text(served.capabilities, text):
+                try:
+                    served.hooks.check_request(served.model, request)
+                except InvalidRequestError:
+                    continue
+                harmless = next(iter(_free_text(served.capabilities, "x", like=request)))
+                told, asked = (self.prepare(served, clip, ClipContext(), one) for one in (harmless, request))
+                assert _slices(asked) == _slices(told)
+                assert _counts(asked, special) == _counts(told, special)
 
     def test_company_changes_nothing(self, served: ServedModel, clip: Clip, prepared: PreparedClip) -> None:
         """As many rows as planned, and the same ones alone and beside a shorter clip; likewise recognised tokens."""
@@ -202,6 +229,35 @@ class ModelConformance:
         assert starts == sorted(starts)
         assert all(0 <= bound <= round(1000 * transcript.duration) for bound in bounds)
         assert join_texts(segment.text for segment in transcript.segments) == transcript.text
+
+
+def _free_text(
+    capabilities: Capabilities, text: str, like: TranscriptionRequest | None = None
+) -> Iterator[TranscriptionRequest]:
+    """A request per field that takes any text, with ``text`` in it; only the one with the fields of ``like``, if given."""
+    requests = [TranscriptionRequest(prompt=text)] if capabilities.prompt else []
+    requests += [TranscriptionRequest(keywords=("a", text))] if capabilities.keywords else []
+    requests += [
+        TranscriptionRequest(options={option.name: text})
+        for option in capabilities.options
+        if option.type == "string" and not option.choices
+    ]
+    for request in requests:
+        if like is None or _fields(request) == _fields(like):
+            yield request
+
+
+def _fields(request: TranscriptionRequest) -> tuple[bool, bool, frozenset[str]]:
+    return request.prompt is None, not request.keywords, frozenset(request.options)
+
+
+def _slices(prepared: PreparedClip) -> list[AudioSlice]:
+    return [part for part in prepared.prompt if isinstance(part, AudioSlice)]
+
+
+def _counts(prepared: PreparedClip, special: Mapping[str, int]) -> list[int]:
+    ids = [token for part in prepared.prompt if not isinstance(part, AudioSlice) for token in part]
+    return [ids.count(token) for token in special.values()]
 
 
 def _compute(served: ServedModel, features: list[Feature]) -> Sequence[Any]:

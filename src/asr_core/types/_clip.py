@@ -71,11 +71,15 @@ class Probe:
 
 @frozen
 class Sampling:
-    """How the next token is drawn: 0 is greedy, else softmax at ``temperature`` cut to ``top_p``, from ``seed``."""
+    """How the next token is drawn: 0 is greedy, else softmax at ``temperature`` cut to ``top_k`` and then ``top_p``.
+
+    ``top_k`` is None for the whole vocabulary; ``seed`` makes what is drawn repeatable.
+    """
 
     temperature: float = 0.0
     top_p: float = 1.0
     seed: int = 0
+    top_k: int | None = None
 
 
 @frozen

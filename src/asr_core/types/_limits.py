@@ -90,10 +90,19 @@ class EncoderPolicy:
 class StreamingPolicy:
     """How live text is refreshed and when it becomes final.
 
-    ``commit`` is the unit after which text is never taken back. ``rollback_tokens`` of the last hypothesis are decoded
-    again at each refresh.
+    ``commit`` is the unit after which text is never taken back. A model with a review that commits by ``token`` does so
+    in runs of ``review_tokens``, each reviewed first. ``rollback_tokens`` of the last hypothesis are decoded again at
+    each refresh.
+
+    Raises:
+        ValueError: ``review_tokens`` is not positive.
     """
 
     refresh_s: float = 2.0
     rollback_tokens: int = 5
     commit: Literal["token", "segment", "clip"] = "token"
+    review_tokens: int = 32
+
+    def __attrs_post_init__(self) -> None:
+        if self.review_tokens <= 0:
+            raise ValueError("review_tokens must be positive")

@@ -17,7 +17,9 @@ class ModelCard:
     """A model by name: the only thing known before a checkpoint is looked at.
 
     ``checkpoints`` are hub ids or other references that mean this model, the first one being what ``name`` stands for.
-    ``hook_api`` is the number of the contract the plugin was written for.
+    ``config`` is what the plugin knows of that first one without looking, in the type of its ``Checkpoint.config``, so
+    that capabilities and limits can be listed before anything is fetched. ``hook_api`` is the number of the contract
+    the plugin was written for.
     """
 
     name: str
@@ -26,6 +28,7 @@ class ModelCard:
     summary: str = ""
     license: str = ""
     hook_api: int = 0
+    config: Any = field(default=None, repr=False, eq=False)
 
 
 @frozen
@@ -56,18 +59,21 @@ class OptionSpec:
 class Capabilities:
     """What one checkpoint can do; whatever is not declared is refused before audio is decoded.
 
-    ``languages`` are lower-case ISO 639 codes, empty when the model does not let a caller choose. ``prompt`` is what a
-    caller's prompt means to the model, None when it has no use for one. ``requires`` names, per capability
+    ``languages`` are lower-case ISO 639 codes, empty when the model does not let a caller choose; a request holds one of
+    them, whatever tag or name the caller wrote. ``language_aliases`` are further spellings, lower-case, of a model's own
+    (the core knows tags and English names). ``prompt`` is what a caller's prompt means to the model, None when it has no
+    use for one. ``requires`` names, per capability
     (a task or one of the fields below), the engine features without which it cannot be served. ``generates`` is False
     for a model without a decoder, which needs no engine and implements ``recognize_batch``. Nobody asks for word times
     yet: ``word_times`` is *provisional*.
 
     Raises:
-        ValueError: ``requires`` names something that is no capability.
+        ValueError: ``requires`` names something that is no capability, or an alias no language.
     """
 
     tasks: frozenset[Task] = frozenset({"transcribe"})
     languages: tuple[str, ...] = ()
+    language_aliases: Mapping[str, str] = Factory(dict)
     detects_language: bool = False
     segment_times: bool = False
     word_times: bool = False
@@ -83,6 +89,8 @@ class Capabilities:
         optional = {"segment_times", "word_times", "speakers", "detects_language", "prompt", "keywords", "temperature"}
         if unknown := self.requires.keys() - self.tasks - optional:
             raise ValueError(f"requires names what is no capability here: {', '.join(sorted(unknown))}")
+        if unknown := set(self.language_aliases.values()) - set(self.languages):
+            raise ValueError(f"language_aliases name what is no language here: {', '.join(sorted(unknown))}")
 
 
 @frozen(eq=False)

@@ -35,6 +35,9 @@ RATE = 16_000
 PAIRS = 256
 """Token of the bytes 0, 0; the other pairs follow."""
 
+RUN = 4
+"""Tokens between two reviews of a model that commits by token."""
+
 STOP, RETRY, NOBODY, RESUME, BEGIN = range(PAIRS + 65536, PAIRS + 65541)
 START = BEGIN + 1
 END = START + 100
@@ -68,7 +71,7 @@ def native_limit() -> NativeLimit:
 @hookimpl
 def streaming_policy(model: Any) -> StreamingPolicy:
     commit = model.card.name.split("-")[1]
-    return StreamingPolicy(commit="token" if commit == "flush" else commit)
+    return StreamingPolicy(commit="token" if commit == "flush" else commit, review_tokens=RUN)
 
 
 @hookimpl

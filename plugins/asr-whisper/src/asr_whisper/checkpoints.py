@@ -139,18 +139,13 @@ def _remote(ref: str, repository: str) -> Checkpoint | None:
     card = find_checkpoint(repository)
     if values.get("model_type") == "whisper":
         for name in ("generation_config.json", "tokenizer.json"):
-            _optional(repository, name, online)
+            hub.optional(repository, name, online=online)
         config = _transformers(path.parent, repository)
     elif card or values.keys() >= _CTRANSLATE2_KEYS:
         config = _remote_ctranslate2(repository, path, DIMENSIONS[card.name] if card else None)
     else:
         return None
     return Checkpoint(card.name if card else guess_card(config.dims).name, ref, None, config)
-
-
-def _optional(repository: str, name: str, online: bool) -> Path | None:
-    """Offline a file may lack in the cache because the repository has none, so that is no error yet."""
-    return hub.fetch(repository, name, online=True) if online else hub.cached(repository, name)
 
 
 def _remote_ctranslate2(repository: str, path: Path, dims: Dimensions | None) -> WhisperConfig:

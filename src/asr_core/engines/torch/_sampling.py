@@ -41,7 +41,7 @@ def choose(
         if sampling.temperature and bool(best[row].isfinite()):
             # From the best one down, so that no temperature is small enough to make infinities of it.
             scaled = (logits[row] - best[row]) / max(sampling.temperature, MIN_TEMPERATURE)
-            tokens[row] = _draw(scaled, sampling.top_p, generators[row])
+            tokens[row] = _draw(scaled, sampling, generators[row])
     chosen = logits.gather(1, torch.tensor(tokens, device=logits.device)[:, None])[:, 0]
     logprobs = chosen - logits.logsumexp(-1)
     return [_choice(*row) for row in zip(best.tolist(), tokens, logprobs.tolist(), strict=True)]
@@ -73,9 +73,10 @@ def _force(rule: Force, seen: Sequence[Sequence[int]], logits: torch.Tensor) -> 
             logits[row, rule.token_ids[len(output)]] = kept
 
 
-def _draw(logits: torch.Tensor, top_p: float, generator: torch.Generator) -> int:
+def _draw(logits: torch.Tensor, sampling: Sampling, generator: torch.Generator) -> int:
     # Drawn on the CPU, so that a seed means the same everywhere.
-    probabilities, ids = logits.softmax(-1).cpu().sort(descending=True)
+    ordered, ids = logits.cpu().sort(descending=True)
+    probabilities = ordered[: sampling.top_k].softmax(-1)
     # A token is in the nucleus while the mass before it is below top_p: the likeliest always is.
-    probabilities[probabilities.cumsum(-1) - probabilities >= top_p] = 0
+    probabilities[probabilities.cumsum(-1) - probabilities >= sampling.top_p] = 0
     return int(ids[torch.multinomial(probabilities, 1, generator=generator)])

@@ -1,0 +1,141 @@
+"""A checkpoint in the layout of ``save_pretrained``, from what a person types to a module with its weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attrs import field, frozen
+
+from asr_core.checkpoints import hub
+from asr_core.checkpoints._read import read_json, read_text
+from asr_core.errors import CheckpointError
+from asr_core.types import Checkpoint, ModelCard
+
+SMALL_FILES = ("*.json", "*.txt", "*.jinja")
+"""Patterns of all that a frontend is made of."""
+
+WEIGHT_FILES = (
+    *SMALL_FILES,
+    "model.safetensors",
+    # some repositories hold further shards at another precision, under longer names
+    "model-?????-of-?????.safetensors",
+)
+
+
+@frozen
+class Pretrained:
+    """What is known of such a checkpoint before a weight is read: ``config`` is its config.json.
+
+    ``directory`` holds the files and is None while they are still in ``repository`` on the hub.
+    """
+
+    config: Mapping[str, Any] = field(repr=False)
+    directory: Path | None = None
+    repository: str | None = None
+
+    def fetch(self, patterns: Iterable[str] = SMALL_FILES) -> Path:
+        """The directory with every file that matches ``patterns``, downloaded if need be.
+
+        Raises:
+            CheckpointError: the repository is out of reach.
+        """
+        return self.directory or hub.fetch_all(str(self.repository), patterns)
+
+    def read_text(self, name: str) -> str | None:
+        """A small file beside config.json, None where there is none.
+
+        Raises:
+            CheckpointError: unreadable, or over 64 MiB.
+        """
+        if self.directory is None:
+            path = hub.optional(str(self.repository), name, online=hub.reachable())
+        else:
+            path = self.directory / name
+        return read_text(path) if path is not None and path.is_file() else None
+
+
+def resolve(
+    ref: str, cards: Sequence[ModelCard], model_type: str, name: Callable[[Mapping[str, Any]], str], hub_ids: str
+) -> Checkpoint | None:
+    """The checkpoint of ``model_type`` that ``ref`` means, or None when it means nothing of the kind.
+
+    A name or alias of ``cards`` wins over a directory of the same name, a directory over a hub id. Hub ids are those on
+    the cards, any with ``hub_ids`` in its name whatever the case, and any of the type in the local cache. ``name`` tells
+    from config.json which card a checkpoint that was not asked for by name belongs to.
+
+    Raises:
+        CheckpointError: it is of the type, but damaged, incomplete or out of reach.
+    """
+    if card := next((card for card in cards if ref == card.name or ref in card.aliases), None):
+        return _remote(ref, card.checkpoints[0], model_type, lambda _: card.name)
+    path = Path(ref)
+    try:
+        if path.is_dir():
+            return _directory(ref, path, model_type, name)
+        if path.is_file():
+            return None
+    except (OSError, ValueError):  # not a path at all: too long, or with a NUL
+        return None
+    if card := next((card for card in cards if ref in card.checkpoints), None):
+        return _remote(ref, ref, model_type, lambda _: card.name)
+    owner, _, repository = ref.partition("/")
+    if (owner and hub_ids in repository.lower() and "/" not in repository) or hub.cached(ref, "config.json"):
+        return _remote(ref, ref, model_type, name)
+    return None
+
+
+def load_module(kind: Any, directory: Path, dtype: str, device: str) -> Any:
+    """The weights in ``directory`` as a module of transformers' class ``kind``, ready to infer.
+
+    Attention is ``sdpa``, which takes the additive masks that the decoder adapters pass.
+
+    Raises:
+        CheckpointError: files missing or damaged, or weights missing, superfluous or of another shape.
+    """
+    import torch
+
+    try:
+        module, report = kind.from_pretrained(
+            directory,
+            dtype=getattr(torch, dtype),
+            use_safetensors=True,
+            local_files_only=True,
+            output_loading_info=True,
+            attn_implementation="sdpa",
+        )
+    except Exception as error:
+        # transformers and safetensors raise OSError, RuntimeError, ValueError and their own for damaged files
+        raise CheckpointError(f"{directory} cannot be loaded: {error}") from error
+    for what, keys in (("lacks", report["missing_keys"]), ("has superfluous weights:", report["unexpected_keys"])):
+        if keys:
+            listed = sorted(map(str, keys))
+            more = f" and {len(listed) - 5} more" if len(listed) > 5 else ""
+            raise CheckpointError(f"{directory} {what} {', '.join(listed[:5])}{more}")
+    return module.to(device).requires_grad_(False).eval()
+
+
+def _directory(ref: str, path: Path, model_type: str, name: Callable[[Mapping[str, Any]], str]) -> Checkpoint | None:
+    if not (path / "config.json").is_file():
+        return None
+    try:
+        config = read_json(path / "config.json")
+    except CheckpointError:
+        return None  # whose broken configuration this is cannot be told
+    if config.get("model_type") != model_type:
+        return None
+    if not any((path / file).is_file() for file in ("model.safetensors", "model.safetensors.index.json")):
+        raise CheckpointError(
+            f"{path} is a {model_type} by its config.json, but has no model.safetensors; other formats can run code "
+            "when they are opened and are not read: save it again with save_pretrained()"
+        )
+    return Checkpoint(name(config), ref, path, Pretrained(config, path))
+
+
+def _remote(ref: str, repository: str, model_type: str, name: Callable[[Mapping[str, Any]], str]) -> Checkpoint | None:
+    path = hub.fetch(repository, "config.json", online=hub.reachable())
+    config = read_json(path) if path else {}
+    if config.get("model_type") != model_type:
+        return None
+    return Checkpoint(name(config), ref, None, Pretrained(config, None, repository))
