@@ -28,25 +28,33 @@ LOCAL_LIMITS = UploadLimits(max_bytes=sys.maxsize, max_decode_seconds=3600.0)
 
 
 def load(
-    model: str, *, engine: str = "torch", device: str = "auto", dtype: str = "auto", plugins: Plugins | None = None
+    model: str,
+    *,
+    checkpoint: str | None = None,
+    engine: str = "torch",
+    device: str = "auto",
+    dtype: str = "auto",
+    plugins: Plugins | None = None,
 ) -> Transcriber:
     """Open ``model``: a name (``asr-core models`` lists them), a directory, a file or a hub id.
+
+    ``checkpoint`` is a directory or hub id to read in place of what the name stands for.
 
     Raises:
         ModelNotFoundError: no installed plugin knows it; the message has near names.
         CheckpointError: its weights cannot be had; the message says what would help.
     """
-    return Transcriber(plugins or Plugins.discover(), model, EngineOptions(engine, device, dtype))
+    return Transcriber(plugins or Plugins.discover(), model, EngineOptions(engine, device, dtype), checkpoint)
 
 
 class Transcriber:
     """A loaded model, safe to call from several threads; close it, or use ``with``, to free the memory."""
 
-    def __init__(self, plugins: Plugins, model: str, options: EngineOptions) -> None:
+    def __init__(self, plugins: Plugins, model: str, options: EngineOptions, checkpoint: str | None = None) -> None:
         with ExitStack() as stack:
             compute = Compute()
             stack.callback(compute.close)
-            self._served = open_model(plugins, model, options, compute)
+            self._served = open_model(plugins, model, options, compute, checkpoint)
             stack.callback(self._served.close)
             self._portal = stack.enter_context(start_blocking_portal())
             stack.callback(_stop, self._portal)

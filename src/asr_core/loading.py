@@ -91,8 +91,12 @@ class ServedModel:
             self.engine.close()
 
 
-def open_model(plugins: Plugins, reference: str, options: EngineOptions, compute: Compute) -> ServedModel:
+def open_model(
+    plugins: Plugins, reference: str, options: EngineOptions, compute: Compute, checkpoint_ref: str | None = None
+) -> ServedModel:
     """Find, check and load the model that ``reference`` (name, directory, file, hub id) means.
+
+    With ``checkpoint_ref`` it is the model named ``reference``, with that checkpoint in place of its own.
 
     Raises:
         ModelNotFoundError: nobody knows the reference.
@@ -101,7 +105,7 @@ def open_model(plugins: Plugins, reference: str, options: EngineOptions, compute
         EngineError: the engine cannot start.
         CheckpointError: weights missing or damaged, or an unknown device or dtype.
     """
-    checkpoint, card, hooks = plugins.resolve(reference)
+    checkpoint, card, hooks = plugins.resolve(reference, checkpoint_ref)
     named = CheckpointModel(card, checkpoint)
     capabilities, native_limit = hooks.capabilities(named), hooks.native_limit(named)
     chunk_policy, encoder_policy = hooks.chunk_policy(named), hooks.encoder_policy(named)

@@ -7,7 +7,7 @@ import os
 from collections.abc import Collection, Iterable
 
 import pluggy
-from attrs import frozen
+from attrs import evolve, frozen
 
 from asr_core import hookspecs
 from asr_core._discovery import BLOCK, COLLECTED, Candidate, admit, claims, conflict, contested, find, near, select
@@ -15,7 +15,7 @@ from asr_core.engines.protocol import EngineCard
 from asr_core.errors import AsrError, CheckpointError, ModelNotFoundError, PluginConflictError, PluginError
 from asr_core.hookspecs import PROJECT
 from asr_core.model_hooks import ModelHooks
-from asr_core.types import Checkpoint, ModelCard
+from asr_core.types import Capabilities, Checkpoint, CheckpointModel, ModelCard, NativeLimit
 
 ALLOW = "ASR_CORE_PLUGINS_ALLOW"
 STRICT = "ASR_CORE_STRICT"
@@ -97,6 +97,14 @@ class Plugins:
         cards = (card for owner in self._hooks for card in owner.cards if card.name not in self._contested)
         return tuple(sorted(cards, key=lambda card: card.name))
 
+    def published(self, card: ModelCard) -> tuple[Capabilities, NativeLimit] | None:
+        """What the first checkpoint of ``card`` can do and take, as far as its plugin knows without looking."""
+        owner = self._owner(card.name)
+        if owner is None or card.config is None:
+            return None
+        model = CheckpointModel(card, Checkpoint(card.name, card.name, path=None, config=card.config))
+        return self._hooks[owner].capabilities(model), self._hooks[owner].native_limit(model)
+
     def owner(self, name: str) -> PluginRecord:
         """The plugin that registered a model's name, alias or checkpoint.
 
@@ -122,22 +130,36 @@ class Plugins:
             raise PluginError(f"no installed plugin brings the engine {name!r}; there are: {there}{self._absent()}")
         return self._engines[name]
 
-    def resolve(self, ref: str) -> tuple[Checkpoint, ModelCard, ModelHooks]:
+    def resolve(self, ref: str, checkpoint_ref: str | None = None) -> tuple[Checkpoint, ModelCard, ModelHooks]:
         """The checkpoint that ``ref`` means, the card it belongs to and the hooks of its owner.
 
         A registered name, alias or checkpoint is its owner's business alone; of anything else every plugin is asked.
+        With ``checkpoint_ref`` it is the registered model ``ref``, with the checkpoint that this means to its owner.
 
         Raises:
             ModelNotFoundError: nobody knows ``ref``.
             PluginConflictError: two plugins claim it.
-            CheckpointError: its owner says that it is missing or damaged.
+            CheckpointError: its owner says that it is missing, damaged or not its own.
         """
         owner = self._owner(ref)
+        if checkpoint_ref is not None:
+            return self._resolve_named(ref, owner, checkpoint_ref)
         if owner is None:
             owner, checkpoint = self._ask_everyone(ref)
         else:
             checkpoint = self._ask(owner, ref)
         return checkpoint, self._card(owner, ref, checkpoint), self._hooks[owner]
+
+    def _resolve_named(
+        self, ref: str, owner: Candidate | None, checkpoint_ref: str
+    ) -> tuple[Checkpoint, ModelCard, ModelHooks]:
+        if owner is None:
+            raise self._not_found(ref)
+        checkpoint = self._hooks[owner].resolve_checkpoint(checkpoint_ref)
+        if checkpoint is None:
+            raise CheckpointError(f"{checkpoint_ref!r} is no checkpoint of {ref!r} that {owner.label} could read")
+        card = next(card for card in owner.cards if ref in _refs(card))
+        return evolve(checkpoint, model=card.name), card, self._hooks[owner]
 
     def _owner(self, ref: str) -> Candidate | None:
         if ref in self._contested:

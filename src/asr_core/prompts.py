@@ -43,8 +43,14 @@ class PromptTokenizer:
         had, special tokens in it excepted.
         """
         ids: list[int] = []
-        for special, run in groupby(self._pieces(rendered, callers or {}), lambda piece: isinstance(piece, int)):
-            ids += run if special else self.encode_plain("".join(map(str, run)))
+        text = ""
+        for piece in (*self._pieces(rendered, callers or {}), None):
+            if isinstance(piece, str):
+                text += piece
+                continue
+            ids += self.encode_plain(text)
+            ids += () if piece is None else (piece,)
+            text = ""
         return tuple(ids)
 
     def _pieces(self, rendered: str, callers: Mapping[str, str]) -> Iterator[str | int]:

@@ -17,13 +17,24 @@ FAKE = {
     "checkpoint": "testing/fake",
     "license": "Apache-2.0",
     "summary": "reads text from tones, for tests",
+    "clip_seconds": 60.0,
+    "languages": [],
+    "can": ["segment times", "speakers", "behaviour"],
 }
 
 
 def test_models(cli: Any) -> None:
     header, row = cli("models").stdout.splitlines()
-    assert header.split() == ["NAME", "ALIASES", "PLUGIN", "CHECKPOINT", "LICENSE", "SUMMARY"]
-    assert row.split(maxsplit=5) == ["fake", "fake-tones", "asr-fake", "testing/fake", "Apache-2.0", FAKE["summary"]]
+    assert header.split() == ["NAME", "CLIP", "LANGUAGES", "CAN", "LICENSE", "PLUGIN", "CHECKPOINT"]
+    assert [cell.strip() for cell in row.split("  ") if cell] == [
+        "fake",
+        "60 s",
+        "-",
+        "segment times, speakers, behaviour",
+        "Apache-2.0",
+        "asr-fake",
+        "testing/fake",
+    ]
 
 
 def test_models_for_programs(cli: Any) -> None:

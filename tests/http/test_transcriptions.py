@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from typing import Any
 
 import pytest
@@ -30,6 +31,40 @@ def test_the_client_hands_the_text_on_untouched(server: Any, wav: Any) -> None:
         model="fake", file=io.BytesIO(wav("plain")), response_format="text"
     )
     assert text == "plain"
+
+
+def test_subtitles_name_who_speaks(server: Any, wav: Any) -> None:
+    file, asked = wav("ab/cd"), (("model", "fake"), ("behaviour", "speakers"))
+    srt = server.post(*asked, ("response_format", "srt"), ("file", file))
+    assert srt.headers["content-type"] == "text/plain; charset=utf-8"
+    assert re.fullmatch(
+        r"1\n00:00:00,\d{3} --> 00:00:00,\d{3}\nA: ab\n\n2\n00:00:00,\d{3} --> 00:00:00,\d{3}\nB: cd\n\n", srt.text
+    )
+    vtt = server.post(*asked, ("response_format", "vtt"), ("file", file))
+    assert vtt.headers["content-type"] == "text/vtt; charset=utf-8"
+    assert vtt.text.startswith("WEBVTT\n\n00:00:00.")
+    assert vtt.text.count("\nA: ab\n") == vtt.text.count("\nB: cd\n") == 1
+
+
+def test_the_openai_client_gets_who_said_what(server: Any, wav: Any) -> None:
+    answer = server.client().audio.transcriptions.create(
+        model="fake", file=wav("ab/cd"), response_format="diarized_json", extra_body={"behaviour": "speakers"}
+    )
+    body = answer.to_dict()
+    assert (body["task"], body["duration"], body["text"]) == ("transcribe", pytest.approx(0.43), "A: ab\nB: cd")
+    assert body["usage"] == {"type": "duration", "seconds": body["duration"]}
+    first, second = body["segments"]
+    assert first.keys() == second.keys() == {"type", "id", "start", "end", "text", "speaker"}
+    assert (first["type"], first["id"], second["id"]) == ("transcript.text.segment", "seg_001", "seg_002")
+    assert [(one["text"], one["speaker"]) for one in (first, second)] == [("ab", "A"), ("cd", "B")]
+    assert 0 <= first["start"] < first["end"] <= second["start"] < second["end"] <= body["duration"]
+
+
+@pytest.mark.parametrize("name", ["srt", "vtt", "diarized_json"])
+def test_a_model_without_times_or_speakers_gives_none(server: Any, wav: Any, name: str) -> None:
+    error = server.post(("model", "echo"), ("response_format", name), ("file", wav("x"))).json()["error"]
+    assert (error["param"], error["code"]) == ("response_format", "unsupported_value")
+    assert error["message"].endswith("Use 'json' or 'text' instead.")
 
 
 def test_silence_is_an_empty_text(server: Any, wav: Any) -> None:

@@ -94,6 +94,13 @@ def is_segment(pending: Tokens) -> bool:
     return bool(text_of(pending).strip())
 
 
+DUE: dict[str, Callable[[Tokens], bool]] = {
+    "reviewed-token": is_run,
+    "reviewed-segment": is_segment,
+    "reviewed-clip": lambda pending: False,
+}
+
+
 def reviewed(clip: list[list[Tokens]], is_due: Callable[[Tokens], bool]) -> tuple[str, bool]:
     """What remains of a clip's attempts, and whether the review let the next clip follow."""
     committed = ""
@@ -115,18 +122,14 @@ def reviewed(clip: list[list[Tokens]], is_due: Callable[[Tokens], bool]) -> tupl
     raise AssertionError("the last attempt is never tried again")
 
 
-@pytest.mark.parametrize("name", ["reviewed-token", "reviewed-segment", "reviewed-clip"])
+@pytest.mark.parametrize("name", DUE)
 @given(script=clips)
 @few
 def test_reviews_and_resumes(play: Any, name: str, script: list[list[list[Tokens]]]) -> None:
     _, transcript = play(name, [[flat(attempt) for attempt in clip] for clip in script])
     texts: list[str] = []
     for clip in script:
-        text, goes_on = {
-            "reviewed-token": lambda: reviewed(by_token(clip), is_run),
-            "reviewed-segment": lambda: reviewed(clip, is_segment),
-            "reviewed-clip": lambda: reviewed(clip, lambda pending: False),
-        }[name]()
+        text, goes_on = reviewed(by_token(clip) if name == "reviewed-token" else clip, DUE[name])
         texts.append(text)
         if not goes_on:
             break

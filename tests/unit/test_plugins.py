@@ -396,6 +396,27 @@ def test_a_directory_goes_to_the_plugin_that_recognises_it(install: Install, dir
     assert (checkpoint.path, card.name, hooks.owner) == (Path(directory), "alpha", "asr-alpha")
 
 
+def test_a_named_model_takes_another_checkpoint_of_its_plugin(install: Install, directory: str) -> None:
+    install("asr-alpha", recognising("one", "alpha.json", "return Checkpoint('two', ref, pathlib.Path(ref))"))
+    install("asr-beta", recognising("beta", "alpha.json"))
+    checkpoint, card, hooks = Plugins.discover().resolve("one", directory)
+    assert (checkpoint.path, checkpoint.model, card.name, hooks.owner) == (Path(directory), "one", "one", "asr-alpha")
+    with pytest.raises(CheckpointError, match="'elsewhere' is no checkpoint of 'one' that asr-alpha could read"):
+        Plugins.discover().resolve("one", "elsewhere")
+    with pytest.raises(ModelNotFoundError, match="knows the model 'won' \\(did you mean one"):
+        Plugins.discover().resolve("won", directory)
+
+
+def test_what_a_card_can_do_is_told_without_a_checkpoint(install: Install) -> None:
+    install("asr-alpha", models("'one', config=7", "'two'") + POLICIES.format(n=7))
+    plugins = Plugins.discover()
+    one, two = plugins.models()
+    published = plugins.published(one)
+    assert published is not None
+    assert (published[0].languages, published[1].seconds) == (("x7",), 7.0)
+    assert plugins.published(two) is None
+
+
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_directory_claimed_by_two_is_refused_naming_both(
     install: Install, directory: str, order: tuple[str, str]

@@ -62,8 +62,8 @@ def resolve(
     """The checkpoint of ``model_type`` that ``ref`` means, or None when it means nothing of the kind.
 
     A name or alias of ``cards`` wins over a directory of the same name, a directory over a hub id. Hub ids are those on
-    the cards, any with ``hub_ids`` in its name whatever the case, and any of the type in the local cache. ``name`` tells
-    from config.json which card a checkpoint that was not asked for by name belongs to.
+    the cards, any with ``hub_ids`` in its lower-case name, and any of the type in the local cache. ``name`` tells from
+    config.json which card a checkpoint that was not asked for by name belongs to.
 
     Raises:
         CheckpointError: it is of the type, but damaged, incomplete or out of reach.

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--model", required=True, metavar="MODEL", help="A name from `asr-core models`, a directory or a hub id.")
+@click.option("--checkpoint", metavar="REF", help="A directory or hub id to read in place of what MODEL stands for.")
 @click.option("-f", "--format", "format_", default="text", show_default=True, type=click.Choice(list(FORMATS)))
 @click.option("-o", "--output", metavar="DIR", type=click.Path(path_type=Path), help="Write a file per FILE there.")
 @click.option("--language", metavar="CODE", help="What is spoken; left out, the model finds out if it can.")
@@ -32,6 +33,7 @@ def transcribe(
     /,
     files: tuple[str, ...],
     model: str,
+    checkpoint: str | None,
     format_: str,
     output: Path | None,
     engine: EngineOptions,
@@ -43,7 +45,7 @@ def transcribe(
     check_output(writer, files)
     from asr_core.api import Transcriber
 
-    with Transcriber(discovery.plugins(), model, engine) as transcriber:
+    with Transcriber(discovery.plugins(), model, engine, checkpoint) as transcriber:
         click.echo(transcriber.served.placement, err=True)
         times = ("segment",) if format_ in TIMED else ()
         batch = Batch(lambda file: transcriber.transcribe(file, times=times, **fields), writer)

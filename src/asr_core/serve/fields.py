@@ -13,7 +13,7 @@ from asr_core.errors import InvalidRequestError, UnsupportedValueError
 from asr_core.loading import ServedModel
 from asr_core.serve.catalog import Catalog
 from asr_core.serve.form import FIELD_SHOWN
-from asr_core.serve.formats import FORMATS
+from asr_core.serve.formats import FORMATS, ResponseFormat
 from asr_core.serve.limits import too_large
 from asr_core.types import OptionSpec, TranscriptionRequest, UploadLimits
 
@@ -31,9 +31,6 @@ LATER = frozenset(
 )
 """OpenAI's fields that no model is served with yet."""
 
-STREAMED = ("json",)
-"""Formats whose answer may come as events."""
-
 
 @frozen(eq=False)
 class Call:
@@ -42,7 +39,7 @@ class Call:
     served: ServedModel
     file: BinaryIO
     request: TranscriptionRequest
-    response_format: str
+    format: ResponseFormat
     stream: bool
 
 
@@ -57,15 +54,17 @@ def read_call(form: FormData, catalog: Catalog, limits: UploadLimits) -> Call:
     served = catalog.find(texts.require("model"))
     options = {spec.name: spec for spec in served.capabilities.options if spec.name not in SINGLE | LISTS}
     _refuse_unknown(form, options)
+    stream = bool(texts.converted("stream", _boolean))
+    answer = texts.response_format(served, stream)
     request = TranscriptionRequest(
         language=texts.one("language"),
         prompt=texts.one("prompt"),
         keywords=texts.many("keywords"),
         temperature=texts.converted("temperature", _number),
+        times=answer.times,
         options=texts.options(options),
     )
-    stream = bool(texts.converted("stream", _boolean))
-    return Call(served, _file(form, limits), request, texts.response_format(served.card.name, stream), stream)
+    return Call(served, _file(form, limits), request, answer, stream)
 
 
 @frozen
@@ -106,17 +105,17 @@ class _Texts:
         given = {name: self.converted(name, _CONVERT[spec.type]) for name, spec in specs.items()}
         return {name: value for name, value in given.items() if value is not None}
 
-    def response_format(self, model: str, stream: bool) -> str:
+    def response_format(self, served: ServedModel, stream: bool) -> ResponseFormat:
         name = self.one("response_format") or "json"
-        offered = STREAMED if stream else tuple(FORMATS)
+        offered = [each for each, known in FORMATS.items() if known.is_offered(served.capabilities, stream)]
         if name not in offered:
             raise UnsupportedValueError(
-                f"response_format {name[:FIELD_SHOWN]!r} is not offered for model {model!r}"
+                f"response_format {name[:FIELD_SHOWN]!r} is not offered for model {served.card.name!r}"
                 f"{' with stream' if stream else ''}. Use {' or '.join(map(repr, offered))} instead.",
                 param="response_format",
                 layer="server",
             )
-        return name
+        return FORMATS[name]
 
 
 def _refuse_unknown(form: FormData, options: Mapping[str, OptionSpec]) -> None:

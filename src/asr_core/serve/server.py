@@ -36,8 +36,12 @@ class ServerOptions:
     drain_seconds: float = 30.0
 
 
-def run(plugins: Plugins, references: Sequence[str], engine: EngineOptions, options: ServerOptions) -> None:
-    """Serve the models that ``references`` mean until SIGTERM or SIGINT; a second signal does not wait.
+Wanted = tuple[str, str | None]
+"""A model's name or reference, and the checkpoint to read in place of its own."""
+
+
+def run(plugins: Plugins, wanted: Sequence[Wanted], engine: EngineOptions, options: ServerOptions) -> None:
+    """Serve the ``wanted`` models until SIGTERM or SIGINT; a second signal does not wait.
 
     Raises:
         AsrError: the address is taken, or a model cannot be loaded.
@@ -45,7 +49,7 @@ def run(plugins: Plugins, references: Sequence[str], engine: EngineOptions, opti
     with ExitStack() as stack:
         # Bound first: a taken port is found before minutes of loading, and nobody is let in before listen().
         listener = stack.enter_context(_bind(options))
-        models = _open(plugins, references, engine, stack)
+        models = _open(plugins, wanted, engine, stack)
         traffic = Traffic()
         app = create_app(models, UploadLimits(), traffic)
         listener.listen(BACKLOG)
@@ -65,13 +69,13 @@ def _bind(options: ServerOptions) -> socket.socket:
 
 
 def _open(
-    plugins: Plugins, references: Sequence[str], engine: EngineOptions, stack: ExitStack
+    plugins: Plugins, wanted: Sequence[Wanted], engine: EngineOptions, stack: ExitStack
 ) -> dict[str, ServedModel]:
     compute = Compute()
     stack.callback(compute.close)
     models: dict[str, ServedModel] = {}
-    for reference in references:
-        served = open_model(plugins, reference, engine, compute)
+    for reference, checkpoint in wanted:
+        served = open_model(plugins, reference, engine, compute, checkpoint)
         stack.callback(served.close)
         if models.setdefault(served.card.name, served) is not served:
             raise AsrError(

@@ -14,7 +14,6 @@ from asr_core.serve.catalog import Catalog
 from asr_core.serve.events import EventStream
 from asr_core.serve.fields import Call, read_call
 from asr_core.serve.form import read_form
-from asr_core.serve.formats import FORMATS
 from asr_core.serve.presence import while_connected
 from asr_core.serve.traffic import Traffic
 from asr_core.types import UploadLimits
@@ -39,7 +38,7 @@ class Transcriptions:
 
 async def _whole(request: Request, call: Call, read: ReadAudio) -> Response:
     transcript = await while_connected(request.receive, transcribe(call.served, read, call.request))
-    return FORMATS[call.response_format](transcript)
+    return call.format.render(transcript)
 
 
 async def _streamed(request: Request, call: Call, read: ReadAudio) -> Response:

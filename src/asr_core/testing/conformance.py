@@ -234,7 +234,7 @@ class ModelConformance:
 def _free_text(
     capabilities: Capabilities, text: str, like: TranscriptionRequest | None = None
 ) -> Iterator[TranscriptionRequest]:
-    """A request per field that takes any text, with ``text`` in it; only the one with the fields of ``like``, if given."""
+    """A request per field that takes any text, with ``text`` in it; with ``like`` only the one with the same fields."""
     requests = [TranscriptionRequest(prompt=text)] if capabilities.prompt else []
     requests += [TranscriptionRequest(keywords=("a", text))] if capabilities.keywords else []
     requests += [

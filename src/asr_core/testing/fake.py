@@ -41,7 +41,9 @@ if TYPE_CHECKING:
 
     from asr_core.engines.torch import Row
 
-CARD = ModelCard("fake", ("fake-tones",), ("testing/fake",), "reads text from tones, for tests", "Apache-2.0")
+CARD = ModelCard(
+    "fake", ("fake-tones",), ("testing/fake",), "reads text from tones, for tests", "Apache-2.0", config="tones"
+)
 SECONDS = 60.0
 
 STOP = 256
@@ -75,7 +77,7 @@ def register_models(register: Callable[[ModelCard], None]) -> None:
 def resolve_checkpoint(ref: str) -> Checkpoint | None:
     """It has no files."""
     known = (CARD.name, *CARD.aliases, *CARD.checkpoints)
-    return Checkpoint(CARD.name, ref, path=None) if ref in known else None
+    return Checkpoint(CARD.name, ref, path=None, config=CARD.config) if ref in known else None
 
 
 @hookimpl

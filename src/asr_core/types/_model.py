@@ -59,13 +59,12 @@ class OptionSpec:
 class Capabilities:
     """What one checkpoint can do; whatever is not declared is refused before audio is decoded.
 
-    ``languages`` are lower-case ISO 639 codes, empty when the model does not let a caller choose; a request holds one of
-    them, whatever tag or name the caller wrote. ``language_aliases`` are further spellings, lower-case, of a model's own
-    (the core knows tags and English names). ``prompt`` is what a caller's prompt means to the model, None when it has no
-    use for one. ``requires`` names, per capability
-    (a task or one of the fields below), the engine features without which it cannot be served. ``generates`` is False
-    for a model without a decoder, which needs no engine and implements ``recognize_batch``. Nobody asks for word times
-    yet: ``word_times`` is *provisional*.
+    ``languages`` are lower-case ISO 639 codes, empty when the model does not let a caller choose; a request holds one
+    of them, whatever tag or name the caller wrote. ``language_aliases`` are further spellings of a model's own, in
+    lower case (the core knows tags and English names). ``prompt`` is what a caller's prompt means to the model, None
+    when it has no use for one. ``requires`` names, per capability (a task or one of the fields below), the engine
+    features without which it cannot be served. ``generates`` is False for a model without a decoder, which needs no
+    engine and implements ``recognize_batch``. Nobody asks for word times yet: ``word_times`` is *provisional*.
 
     Raises:
         ValueError: ``requires`` names something that is no capability, or an alias no language.

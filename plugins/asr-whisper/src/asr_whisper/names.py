@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asr_core.types import ModelCard
-from asr_whisper.config import ENGLISH_VOCABULARY, Dimensions
+from asr_whisper.config import ENGLISH_VOCABULARY, Dimensions, WhisperConfig
 
 _MULTILINGUAL, _CANTONESE = ENGLISH_VOCABULARY + 1, ENGLISH_VOCABULARY + 2  # large-v3 added <|yue|>
 _SIZES = {"tiny": (4, 384), "base": (6, 512), "small": (12, 768), "medium": (24, 1024)}
@@ -20,12 +20,14 @@ DIMENSIONS: dict[str, Dimensions] = {
 
 
 def _card(size: str, summary: str, *more: str, alias: str | None = None, hub: str | None = None) -> ModelCard:
+    name, repository = f"whisper-{size}", hub or f"openai/whisper-{size}"
     return ModelCard(
-        name=f"whisper-{size}",
+        name=name,
         aliases=(alias,) if alias else (),
-        checkpoints=(hub or f"openai/whisper-{size}", *(more or (f"Systran/faster-whisper-{size}",))),
+        checkpoints=(repository, *(more or (f"Systran/faster-whisper-{size}",))),
         summary=summary,
         license="MIT",
+        config=WhisperConfig("transformers", DIMENSIONS[name], repository=repository),
     )
 
 
