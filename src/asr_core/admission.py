@@ -5,22 +5,30 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from attrs import evolve
+
 from asr_core.errors import InvalidRequestError, UnsupportedValueError
+from asr_core.languages import is_given, match_language
 from asr_core.types import Capabilities, OptionSpec, TranscriptionRequest
 
 MAX_TEMPERATURE = 1.0
 """OpenAI's documented range is 0 to 1."""
 
+SHOWN = 100
+"""Characters of an unknown language that are repeated to the caller."""
 
-def check_request(name: str, capabilities: Capabilities, request: TranscriptionRequest) -> None:
-    """Check every field of ``request`` against what model ``name`` can do.
+
+def admit(name: str, capabilities: Capabilities, request: TranscriptionRequest) -> TranscriptionRequest:
+    """``request``, every field of it being what model ``name`` can do, with the model's own code for its language.
+
+    A language that is not given, or is ``auto``, is None.
 
     Raises:
         UnsupportedValueError: the model cannot do it; ``param`` names the field.
         InvalidRequestError: the value is out of range or of the wrong type.
     """
     _check_task(name, capabilities, request)
-    _check_language(name, capabilities, request.language)
+    language = _admit_language(name, capabilities, request.language)
     _check_times(name, capabilities, request.times)
     if request.prompt and capabilities.prompt is None:
         raise UnsupportedValueError(f"model {name!r} takes no prompt", param="prompt")
@@ -29,6 +37,7 @@ def check_request(name: str, capabilities: Capabilities, request: TranscriptionR
     _check_unicode(request)
     _check_temperature(name, capabilities, request.temperature)
     _check_options(name, capabilities.options, dict(request.options))
+    return evolve(request, language=language)
 
 
 def _check_task(name: str, capabilities: Capabilities, request: TranscriptionRequest) -> None:
@@ -37,15 +46,16 @@ def _check_task(name: str, capabilities: Capabilities, request: TranscriptionReq
         raise UnsupportedValueError(f"model {name!r} cannot {request.task}; it can {known}", param="task")
 
 
-def _check_language(name: str, capabilities: Capabilities, language: str | None) -> None:
-    if language is None or language in capabilities.languages:
-        return
+def _admit_language(name: str, capabilities: Capabilities, text: str | None) -> str | None:
+    if text is None or not is_given(text):
+        return None
     if not capabilities.languages:
         raise UnsupportedValueError(f"model {name!r} takes no language", param="language")
+    if code := match_language(text, capabilities.languages, capabilities.language_aliases):
+        return code
+    shown = text.strip()[:SHOWN]
     known = ", ".join(capabilities.languages)
-    raise UnsupportedValueError(
-        f"model {name!r} does not know language {language!r}; it knows {known}", param="language"
-    )
+    raise UnsupportedValueError(f"model {name!r} does not know language {shown!r}; it knows {known}", param="language")
 
 
 def _check_times(name: str, capabilities: Capabilities, times: frozenset[str]) -> None:

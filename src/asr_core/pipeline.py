@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from uuid import uuid4
 
-from asr_core.admission import check_request
+from asr_core.admission import admit
 from asr_core.clip import ClipTranscript, ClipTranscription
 from asr_core.errors import AudioTooLongError, PluginError
 from asr_core.loading import ServedModel
@@ -59,7 +59,7 @@ async def stream(
 async def _transcribe(
     served: ServedModel, read: ReadAudio, request: TranscriptionRequest, send: Callable[[TextDelta], None]
 ) -> Transcript:
-    check_request(served.card.name, served.capabilities, request)
+    request = admit(served.card.name, served.capabilities, request)
     await asyncio.to_thread(served.hooks.check_request, served.model, request)
     waveform = await asyncio.to_thread(read, served.native_limit.sample_rate)
     _check_length(served, waveform)

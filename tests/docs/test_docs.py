@@ -48,7 +48,7 @@ def port() -> Iterator[int]:
 
 
 @pytest.mark.parametrize(
-    "document", [README, *sorted(ROOT.glob("plugins/*/README.md"))], ids=lambda path: path.parent.name
+    "document", [README, ROOT / "plugins" / "asr-whisper" / "README.md"], ids=lambda path: path.parent.name
 )
 def test_transcribe_commands_print_the_words(document: Path) -> None:
     commands = [line for block in blocks(document, "bash") for line in block.splitlines() if " transcribe " in line]

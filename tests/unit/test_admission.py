@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from attrs import evolve
 
-from asr_core.admission import check_request
+from asr_core.admission import admit
 from asr_core.errors import InvalidRequestError, UnsupportedValueError
 from asr_core.types import Capabilities, OptionSpec, TranscriptionRequest
 
@@ -33,7 +34,7 @@ ABLE = Capabilities(
 )
 def test_a_model_that_can_do_nothing_special_refuses_by_field(request_: TranscriptionRequest, param: str) -> None:
     with pytest.raises(UnsupportedValueError, match="model 'plain'") as raised:
-        check_request("plain", Capabilities(), request_)
+        admit("plain", Capabilities(), request_)
     assert raised.value.param == param
 
 
@@ -42,33 +43,54 @@ def test_half_characters_are_refused(field: str) -> None:
     broken = b"caf\xe9".decode(errors="surrogateescape")
     request = TranscriptionRequest(**{field: broken if field == "prompt" else ("fine", broken)})
     with pytest.raises(InvalidRequestError, match="Unicode") as raised:
-        check_request("able", ABLE, request)
+        admit("able", ABLE, request)
     assert raised.value.param == field
 
 
 @pytest.mark.parametrize("temperature", [float("nan"), float("inf"), -0.1, 1.01])
 def test_temperatures_out_of_range_are_refused(temperature: float) -> None:
     with pytest.raises(InvalidRequestError, match="0 to 1") as raised:
-        check_request("able", ABLE, TranscriptionRequest(temperature=temperature))
+        admit("able", ABLE, TranscriptionRequest(temperature=temperature))
     assert raised.value.param == "temperature"
 
 
 @pytest.mark.parametrize(("option", "value"), [("beams", "5"), ("beams", True), ("loud", 1), ("gain", "1.0")])
 def test_options_of_another_type_are_refused(option: str, value: object) -> None:
     with pytest.raises(InvalidRequestError, match="must be of type"):
-        check_request("able", ABLE, TranscriptionRequest(options={option: value}))
+        admit("able", ABLE, TranscriptionRequest(options={option: value}))
 
 
 def test_an_unknown_language_is_answered_with_the_known_ones() -> None:
-    with pytest.raises(UnsupportedValueError, match="it knows de, en"):
-        check_request("able", ABLE, TranscriptionRequest(language="xx"))
+    with pytest.raises(UnsupportedValueError, match=r"does not know language 'xx'; it knows de, en$") as raised:
+        admit("able", ABLE, TranscriptionRequest(language="xx"))
+    assert raised.value.param == "language"
+
+
+@pytest.mark.parametrize("letter", ["x", "\0", "\udce9", "🙂"])
+def test_of_a_long_language_little_is_repeated(letter: str) -> None:
+    with pytest.raises(UnsupportedValueError, match=r"it knows de, en$") as raised:
+        admit("able", ABLE, TranscriptionRequest(language=letter * 1_000_000))
+    assert len(raised.value.message) < 1000
+    assert raised.value.message.encode()
+
+
+@pytest.mark.parametrize(
+    ("written", "code"),
+    [("de", "de"), ("en-US", "en"), ("GER", "de"), ("German", "de"), ("Deutsch", "de"), ("auto", None), (" ", None)],
+)
+def test_the_model_gets_its_own_code(written: str, code: str | None) -> None:
+    able = evolve(ABLE, language_aliases={"deutsch": "de"})
+    request = TranscriptionRequest(language=written, prompt="p")
+    assert admit("able", able, request) == evolve(request, language=code)
+
+
+@pytest.mark.parametrize("written", [None, "", " ", "auto", "Auto"])
+def test_leaving_it_to_a_model_that_takes_no_language(written: str | None) -> None:
+    assert admit("plain", Capabilities(), TranscriptionRequest(language=written)).language is None
 
 
 def test_what_it_can_do_passes() -> None:
-    check_request(
-        "able",
-        ABLE,
-        TranscriptionRequest(
-            "translate", "de", "p", ("k",), 0.5, frozenset({"segment"}), {"beams": 5, "loud": True, "gain": 1}
-        ),
+    request = TranscriptionRequest(
+        "translate", "de", "p", ("k",), 0.5, frozenset({"segment"}), {"beams": 5, "loud": True, "gain": 1}
     )
+    assert admit("able", ABLE, request) == request

@@ -68,8 +68,8 @@ def resolve(
     Raises:
         CheckpointError: it is of the type, but damaged, incomplete or out of reach.
     """
-    if card := next((card for card in cards if ref == card.name or ref in card.aliases), None):
-        return _remote(ref, card.checkpoints[0], model_type, lambda _: card.name)
+    if named := next((card for card in cards if ref == card.name or ref in card.aliases), None):
+        return _remote(ref, named.checkpoints[0], model_type, lambda _: named.name)
     path = Path(ref)
     try:
         if path.is_dir():
@@ -78,8 +78,8 @@ def resolve(
             return None
     except (OSError, ValueError):  # not a path at all: too long, or with a NUL
         return None
-    if card := next((card for card in cards if ref in card.checkpoints), None):
-        return _remote(ref, ref, model_type, lambda _: card.name)
+    if listed := next((card for card in cards if ref in card.checkpoints), None):
+        return _remote(ref, ref, model_type, lambda _: listed.name)
     owner, _, repository = ref.partition("/")
     if (owner and hub_ids in repository.lower() and "/" not in repository) or hub.cached(ref, "config.json"):
         return _remote(ref, ref, model_type, name)

@@ -50,9 +50,8 @@ class Catalog:
         return [self.describe(id_) for id_ in self._models]
 
     def statistics(self) -> dict[str, Any]:
-        """The counters of each model's engine since start, for operators."""
-        engines = {id_: served.engine for id_, served in self._models.items()}
-        return {id_: {"engine": asdict(engine.statistics()) if engine else None} for id_, engine in engines.items()}
+        """The counters of each model's engine and encoder since start, for operators."""
+        return {id_: _counters(served) for id_, served in self._models.items()}
 
     def check_health(self) -> None:
         """Whether every model can be served.
@@ -75,6 +74,11 @@ class Catalog:
 
 def _aliases(served: ServedModel) -> tuple[str, ...]:
     return (served.model.checkpoint.reference, *served.card.aliases)
+
+
+def _counters(served: ServedModel) -> dict[str, Any]:
+    engine = asdict(served.engine.statistics()) if served.engine else None
+    return {"engine": engine, "encoder": asdict(served.encoder.statistics())}
 
 
 def _facts(served: ServedModel) -> dict[str, Any]:
