@@ -76,6 +76,13 @@ def test_a_directory_is_told_by_its_configuration(saved: Path) -> None:
     assert checkpoint.config == Pretrained(read_json(saved / "config.json"), saved)
     assert checkpoint.config.read_text("generation_config.json").startswith("{")
     assert checkpoint.config.read_text("chat_template.jinja") is None
+    assert checkpoint.config.read_json("config.json") == checkpoint.config.config
+    assert checkpoint.config.read_json("processor_config.json") == {}
+
+
+def test_a_card_has_no_files() -> None:
+    assert Pretrained({}).read_text("config.json") is None
+    assert Pretrained({}).read_json("config.json") == {}
 
 
 @pytest.mark.parametrize("ref", ["", "nothing", "a" * 5000, "with\0nul", "../..", "org/other", "https://x.y/z"])

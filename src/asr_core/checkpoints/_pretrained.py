@@ -28,7 +28,8 @@ WEIGHT_FILES = (
 class Pretrained:
     """What is known of such a checkpoint before a weight is read: ``config`` is its config.json.
 
-    ``directory`` holds the files and is None while they are still in ``repository`` on the hub.
+    ``directory`` holds the files and is None while they are still in ``repository`` on the hub. Without either there
+    are no files: a card's configuration as it is published.
     """
 
     config: Mapping[str, Any] = field(repr=False)
@@ -49,11 +50,23 @@ class Pretrained:
         Raises:
             CheckpointError: unreadable, or over 64 MiB.
         """
-        if self.directory is None:
-            path = hub.optional(str(self.repository), name, online=hub.reachable())
-        else:
+        path = self._find(name)
+        return read_text(path) if path else None
+
+    def read_json(self, name: str) -> Mapping[str, Any]:
+        """The object in a small file beside config.json, empty where there is no such file.
+
+        Raises:
+            CheckpointError: as :meth:`read_text`, or it is no JSON object.
+        """
+        path = self._find(name)
+        return read_json(path) if path else {}
+
+    def _find(self, name: str) -> Path | None:
+        if self.directory is not None:
             path = self.directory / name
-        return read_text(path) if path is not None and path.is_file() else None
+            return path if path.is_file() else None
+        return hub.optional(self.repository, name, online=hub.reachable()) if self.repository else None
 
 
 def resolve(

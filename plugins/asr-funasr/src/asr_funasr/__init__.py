@@ -1,0 +1,1 @@
+"""Fun-ASR-Nano as a plugin of asr-core."""

@@ -1,0 +1,35 @@
+"""The suite every model plugin passes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from asr_core import audio
+from asr_core.api import Transcriber, load
+from asr_core.testing.conformance import ModelConformance
+from asr_core.types import Samples
+
+from .conftest import LIBRIVOX
+
+
+class TestFunASRNano(ModelConformance):
+    @pytest.fixture(scope="class")
+    @classmethod
+    def transcriber(cls, checkpoint: Path) -> Iterator[Transcriber]:
+        with load(str(checkpoint), device="cpu", dtype="float32") as transcriber:
+            yield transcriber
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def speech(cls) -> Samples:
+        return audio.load(LIBRIVOX / "0880.wav", 16_000).samples
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def special(cls, transcriber: Transcriber) -> Mapping[str, int]:
+        special: Mapping[str, int] = transcriber.served.model.frontend.prompts.special
+        assert len(special) == 8
+        return special
