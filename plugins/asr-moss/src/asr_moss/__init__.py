@@ -1,0 +1,1 @@
+"""MOSS-Transcribe-Diarize for asr-core."""
