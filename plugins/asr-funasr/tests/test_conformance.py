@@ -16,6 +16,8 @@ from .conftest import LIBRIVOX
 
 
 class TestFunASRNano(ModelConformance):
+    readme = Path(__file__).parents[1] / "README.md"
+
     @pytest.fixture(scope="class")
     @classmethod
     def transcriber(cls, checkpoint: Path) -> Iterator[Transcriber]:

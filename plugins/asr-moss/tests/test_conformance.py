@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +15,7 @@ from .conftest import RATE
 
 
 class TestRandom(ModelConformance):
-    model = "a directory that a fixture makes"
+    readme = Path(__file__).parents[1] / "README.md"
 
     @pytest.fixture(scope="class")
     @classmethod

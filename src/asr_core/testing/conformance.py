@@ -12,11 +12,18 @@ class TestMyModel(ModelConformance):
 
 from __future__ import annotations
 
+import io
+import json
+import re
+import shlex
 import sys
+import wave
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
-from subprocess import run
+from pathlib import Path
+from subprocess import PIPE, Popen, run
 from typing import Any, ClassVar
+from urllib.request import Request, urlopen
 
 import numpy as np
 import pytest
@@ -56,6 +63,9 @@ class ModelConformance:
     """Subclass it, set :attr:`model` and override the fixture ``speech``; float32 on the CPU throughout."""
 
     model: ClassVar[str]
+
+    readme: ClassVar[Path | None] = None
+    """Whose ``bash`` blocks' ``asr-core transcribe`` commands are run, with the model's checkpoint."""
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -230,6 +240,32 @@ class ModelConformance:
         assert all(0 <= bound <= round(1000 * transcript.duration) for bound in bounds)
         assert join_texts(segment.text for segment in transcript.segments) == transcript.text
 
+    def test_commands_of_the_readme_work(self, served: ServedModel) -> None:
+        """As they stand there, in the repository's root."""
+        if self.readme is None:
+            pytest.skip("no README to try")
+        blocks = re.findall(r"^```bash\n(.*?)^```", self.readme.read_text(), re.DOTALL | re.MULTILINE)
+        commands = [line for block in blocks for line in block.splitlines() if line.startswith("asr-core transcribe ")]
+        assert commands
+        for command in commands:
+            arguments = shlex.split(command)[1:]
+            done = run(_asr_core(*arguments, *_opened(served)), cwd=self.readme.parents[2], capture_output=True)
+            assert done.returncode == 0, done.stderr.decode()
+
+    def test_it_is_served_under_its_name(self, transcriber: Transcriber, served: ServedModel, speech: Samples) -> None:
+        """The same words over HTTP as in this process."""
+        wav = _wav(speech, served.native_limit.sample_rate)
+        arguments = ("serve", "--model", served.card.name, "--port", "0", *_opened(served))
+        with Popen(_asr_core(*arguments), stdout=PIPE, text=True) as process:
+            try:
+                assert process.stdout is not None
+                lines = iter(process.stdout.readline, "")
+                url = next(line.split()[-1] for line in lines if line.startswith("serving on "))
+                answer = _post(url, {"model": served.card.name}, wav)
+            finally:
+                process.terminate()
+        assert answer["text"] == transcriber.transcribe(wav).text
+
 
 def _free_text(
     capabilities: Capabilities, text: str, like: TranscriptionRequest | None = None
@@ -258,6 +294,35 @@ def _slices(prepared: PreparedClip) -> list[AudioSlice]:
 def _counts(prepared: PreparedClip, special: Mapping[str, int]) -> list[int]:
     ids = [token for part in prepared.prompt if not isinstance(part, AudioSlice) for token in part]
     return [ids.count(token) for token in special.values()]
+
+
+def _asr_core(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "asr_core.cli", *arguments]
+
+
+def _opened(served: ServedModel) -> tuple[str, ...]:
+    """Options that open the same checkpoint in the same way."""
+    return ("--checkpoint", served.model.checkpoint.reference, "--device", "cpu", "--dtype", "float32")
+
+
+def _wav(samples: Samples, rate: int) -> bytes:
+    file = io.BytesIO()
+    with wave.open(file, "wb") as writer:
+        writer.setnchannels(1)
+        writer.setsampwidth(2)
+        writer.setframerate(rate)
+        writer.writeframes((samples.clip(-1, 1) * 32767).astype("<i2").tobytes())
+    return file.getvalue()
+
+
+def _post(url: str, fields: Mapping[str, str], file: bytes) -> Any:
+    parts = [(f'name="{name}"', value.encode()) for name, value in fields.items()]
+    parts.append(('name="file"; filename="speech.wav"', file))
+    body = b"".join(b"--x\r\ncontent-disposition: form-data; %s\r\n\r\n%s\r\n" % (n.encode(), v) for n, v in parts)
+    headers = {"content-type": "multipart/form-data; boundary=x"}
+    request = Request(f"{url}/v1/audio/transcriptions", body + b"--x--\r\n", headers)
+    with urlopen(request, timeout=300) as answer:
+        return json.load(answer)
 
 
 def _compute(served: ServedModel, features: list[Feature]) -> Sequence[Any]:
