@@ -1,0 +1,1 @@
+"""Qwen3-ASR for asr-core."""
