@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from itertools import count
+from typing import Any
 
+import numpy as np
 import pytest
 from attrs import evolve
 
 from asr_core.engines.protocol import Finished, GeneratedToken, GenerationRequest
 from asr_core.testing import engine_conformance, remote_engine
-from asr_core.testing.engine_conformance import RULES, EngineConformance, ask, ids_of
+from asr_core.testing.engine_conformance import RULES, EngineConformance, agree_on_attention, ask, ids_of
 from asr_core.testing.remote_engine import CARD, RemoteEngine, serving
-from asr_core.testing.rule_model import FAULT, Context, drawing, follow, greedy
+from asr_core.testing.rule_model import FAULT, Context, drawing, follow, greedy, rows_of
 from asr_core.types import Sampling
 
 Item = GeneratedToken | Finished
@@ -70,6 +72,12 @@ class InspectsAlways(Altered):
     def says(self, request: GenerationRequest, item: Item) -> list[Item]:
         inspected = (-1.0,) * len(request.inspect)
         return [item if isinstance(item, Finished) or item.inspected else evolve(item, inspected=inspected)]
+
+
+class AttendsUnasked(Altered):
+    def says(self, request: GenerationRequest, item: Item) -> list[Item]:
+        nothing = np.zeros((0, len(request.prompt), 0), np.float32)
+        return [item if isinstance(item, Finished) else evolve(item, attention=nothing)]
 
 
 class CountsGiven(Altered):
@@ -151,6 +159,7 @@ FAULTS: dict[type[RemoteEngine], Callable[[Suite, RemoteEngine], None]] = {
     NeverFinishes: lambda suite, engine: suite.test_greedy_tokens_then_one_finished(engine, (7,)),
     MixesUp: lambda suite, engine: suite.test_sixteen_requests_join_and_leave_at_random(engine, 0),
     InspectsAlways: lambda suite, engine: suite.test_a_probe_inspects_the_first_position(engine, ()),
+    AttendsUnasked: lambda suite, engine: suite.test_greedy_tokens_then_one_finished(engine, (7,)),
     CountsGiven: Suite.test_given_tokens_are_continued_outside_the_budget,
     NeverLate: Suite.test_a_deadline_passes_while_it_runs,
     OwnSeed: Suite.test_a_seed_is_a_result,
@@ -200,6 +209,31 @@ def test_the_rule_breaks_where_it_says() -> None:
         context.read((5,), 5)
     with pytest.raises(ValueError, match="nothing was read"):
         Context().read((1,), 1)
+
+
+def test_the_attention_by_hand() -> None:
+    # Values 64 + 1 and 64 + 4: 0 -> 66 -> 33 * 66 + 69 = 2247; after token 2: 33 * 2247 + 3 = 74154 - 65521 = 8633.
+    context = Context()
+    context.hear(rows_of(1, 4).rows)
+    context.read((2,), 0)
+    # 8633 + 31 + 2 * 17 = 8698; 8698 + 65 * 65 = 12923 = 133 * 97 + 22; 8698 + 68 * 68 = 13322 = 137 * 97 + 33.
+    assert context.attention([(1, 2)]).tolist() == [[[22 / 8, 33 / 8]]]
+    assert context.attention([(1, 2)], 1).shape == (1, 0, 2)
+
+
+@pytest.mark.parametrize(
+    ("got", "wanted"),
+    [
+        (None, np.zeros((1, 2, 3), np.float32)),
+        (np.zeros((1, 2, 3)), np.zeros((1, 2, 3), np.float32)),
+        (np.zeros((1, 2, 1), np.float32), np.zeros((1, 2, 3), np.float32)),
+        (np.full((1, 2, 3), 0.01, np.float32), np.zeros((1, 2, 3), np.float32)),
+    ],
+    ids=["none", "float64", "shape", "values"],
+)
+def test_other_attention_is_found(got: Any, wanted: Any) -> None:
+    with pytest.raises(AssertionError):
+        agree_on_attention(got, wanted)
 
 
 def test_draws_follow_the_temperature() -> None:

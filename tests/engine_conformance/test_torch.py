@@ -22,6 +22,7 @@ class RuleDecoder:
 
     def __init__(self) -> None:
         self._contexts: defaultdict[int, Context] = defaultdict(Context)
+        self._attended: dict[int, torch.Tensor] = {}
 
     def bind(self, slot: int, encoded: torch.Tensor) -> None:
         self._contexts[slot].hear(encoded)
@@ -29,8 +30,12 @@ class RuleDecoder:
     def extend(self, rows: Sequence[Row]) -> torch.Tensor:
         if len({row.slot for row in rows}) < len(rows):
             raise ValueError("two rows of one slot")
+        self._attended.clear()
         scores = [self._extend(row) for row in rows]
         return torch.from_numpy(np.concatenate(scores).reshape(-1, VOCABULARY)).float()
+
+    def attended(self, slot: int) -> torch.Tensor:
+        return self._attended[slot]
 
     def free(self, slot: int) -> None:
         self._contexts.pop(slot, None)
@@ -41,6 +46,8 @@ class RuleDecoder:
         if not values:
             raise ValueError("a row without positions")
         context.read(values, row.start)
+        if row.attend:
+            self._attended[row.slot] = torch.from_numpy(context.attention(row.attend, row.start))
         return context.scores(row.want)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from transformers import GenerationConfig, WhisperForConditionalGeneration
+from whisper.model import ModelDimensions, Whisper
 from whisper.normalizers import EnglishTextNormalizer
 
 from asr_core import audio
@@ -19,10 +20,25 @@ from asr_core.api import Transcriber, load
 from asr_core.types import Samples
 from asr_whisper import review
 from asr_whisper.frontend import Frontend
+from asr_whisper.openai_pt import _rename
 from asr_whisper.weights import open_module
 
 LIBRIVOX = Path(__file__).parents[3] / "tests" / "data" / "librivox"
 MULTILINGUAL = importlib.metadata.distribution("pytest-audioeval").locate_file("pytest_audioeval/samples/audio")
+
+
+BASE = ModelDimensions(
+    n_mels=80,
+    n_audio_ctx=1500,
+    n_audio_state=512,
+    n_audio_head=8,
+    n_audio_layer=6,
+    n_vocab=51865,
+    n_text_ctx=448,
+    n_text_state=512,
+    n_text_head=8,
+    n_text_layer=6,
+)
 
 
 @pytest.fixture(scope="session")
@@ -79,6 +95,19 @@ def transformers_base(base: Transcriber, frontend: Frontend) -> WhisperForCondit
         max_length=448,
     )
     return module
+
+
+@pytest.fixture(scope="session")
+def openai_base(transformers_base: WhisperForConditionalGeneration, frontend: Frontend) -> Whisper:
+    """The weights under OpenAI's names, run by OpenAI's code, which aligns by the same heads."""
+    state = transformers_base.state_dict()
+    model = Whisper(BASE)
+    heads = torch.zeros(BASE.n_text_layer, BASE.n_text_head, dtype=torch.bool)
+    for layer, head in frontend.config.alignment_heads:
+        heads[layer, head] = True
+    model.register_buffer("alignment_heads", heads.to_sparse(), persistent=False)
+    model.load_state_dict({name: state[_rename(name)] for name in model.state_dict()})
+    return model.eval()
 
 
 @pytest.fixture

@@ -207,6 +207,22 @@ def test_the_likeliest_language_is_taken(frontend: Frontend, language: str) -> N
     assert [probe.name for probe in clip.probes] == [BEGIN]  # answered already, so not asked again
 
 
+def test_only_candidates_are_asked_for_and_chosen_from(frontend: Frontend) -> None:
+    special = frontend.special
+    asked = prepared(frontend, languages=("sw", "en", "de")).probes
+    ids = (special.no_speech, *(special.languages[code] for code in ("sw", "en", "de")))
+    assert asked == (Probe(BEGIN, ((special.sot,),), ids),)
+    answer = ClipContext(probe_results={BEGIN: (-0.1, -9.0, -8.0, -7.0)})
+    assert prepared(frontend, answer, languages=("sw", "en", "de")).language == "de"
+    assert prepared(frontend, answer, languages=("de", "sw", "en")).language == "en"
+
+
+def test_an_earlier_clips_language_leaves_no_choice_among_candidates(frontend: Frontend) -> None:
+    later = prepared(frontend, ClipContext(language="de"), languages=("sw", "de"))
+    assert later.language == "de"
+    assert later.probes == (Probe(BEGIN, ((frontend.special.sot,),), (frontend.special.no_speech,)),)
+
+
 def test_a_given_language_is_not_asked_for(frontend: Frontend) -> None:
     openai = openais(True)
     asked = Probe(BEGIN, ((openai.sot,),), (openai.no_speech,))

@@ -91,9 +91,14 @@ def test_languages_are_those_of_the_tokenizer_in_order() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_is_promised_that_no_code_serves(name: str) -> None:
     able = plugin.capabilities(model(name))
-    assert not any((able.word_times, able.speakers, able.keywords, able.options))
+    assert not any((able.speakers, able.keywords, able.options))
     assert able.prompt == "previous_text"
     assert able.temperature
+
+
+def test_candidates_are_for_those_that_detect() -> None:
+    assert plugin.capabilities(installed("whisper-base")).candidates
+    assert not plugin.capabilities(installed("whisper-tiny.en")).candidates
 
 
 # Limits
@@ -148,8 +153,13 @@ def test_an_engine_that_knows_no_foreign_rules_gives_no_segment_times() -> None:
     assert served("whisper-base", "custom_rules") == evolve(served("whisper-base"), segment_times=False)
 
 
+def test_an_engine_that_shows_no_attention_gives_no_word_times() -> None:
+    assert served("whisper-base").word_times
+    assert served("whisper-base", "attention") == evolve(served("whisper-base"), word_times=False)
+
+
 def test_a_decoder_fed_by_embeddings_is_not_needed() -> None:
-    assert served("whisper-base", "embeddings", "attention") == served("whisper-base")
+    assert served("whisper-base", "embeddings") == served("whisper-base")
 
 
 @pytest.mark.parametrize("window", [10, 30, 300])

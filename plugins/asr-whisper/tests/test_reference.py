@@ -11,37 +11,14 @@ import jiwer
 import numpy as np
 import pytest
 from whisper.decoding import DecodingOptions, decode
-from whisper.model import ModelDimensions, Whisper
+from whisper.model import Whisper
 
 from asr_core import audio
 from asr_core.api import Transcriber
 from asr_core.types import Samples
 from asr_whisper.frontend import Frontend
-from asr_whisper.openai_pt import _rename
 
 from .conftest import MULTILINGUAL, features
-
-BASE = ModelDimensions(
-    n_mels=80,
-    n_audio_ctx=1500,
-    n_audio_state=512,
-    n_audio_head=8,
-    n_audio_layer=6,
-    n_vocab=51865,
-    n_text_ctx=448,
-    n_text_state=512,
-    n_text_head=8,
-    n_text_layer=6,
-)
-
-
-@pytest.fixture(scope="module")
-def openai_base(transformers_base: Any) -> Whisper:
-    """The weights under OpenAI's names, run by OpenAI's code."""
-    state = transformers_base.state_dict()
-    model = Whisper(BASE)
-    model.load_state_dict({name: state[_rename(name)] for name in model.state_dict()})
-    return model.eval()
 
 
 @pytest.fixture(autouse=True)

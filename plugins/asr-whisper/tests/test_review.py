@@ -44,6 +44,11 @@ def context(no_speech: float = 0.01, attempt: int = 0) -> ClipContext:
     return ClipContext(attempt, probe_results={BEGIN: (math.log(no_speech),)})
 
 
+def accepted(consumed_to: int | None = None, no_speech: float = 0.01) -> Accept:
+    """With what the probe said of nobody speaking."""
+    return Accept(consumed_to, pytest.approx(no_speech))  # type: ignore[arg-type]
+
+
 def output(tokens: tuple[int, ...] = HELLO, *, text: str = "Hello there", logprob: float = -0.2) -> ClipOutput:
     tokens = (*tokens, OPENAI.eot)
     return ClipOutput(tokens, (logprob,) * len(tokens), (), text, (), (), "stop")
@@ -77,7 +82,7 @@ def test_thresholds_are_openais(option: str, value: float) -> None:
 
 @pytest.mark.parametrize("attempt", range(LAST + 1))
 def test_a_good_output_stands(frontend: Frontend, attempt: int) -> None:
-    assert verdict(frontend, output(), context(attempt=attempt)) == Accept()
+    assert verdict(frontend, output(), context(attempt=attempt)) == accepted()
 
 
 @pytest.mark.parametrize("attempt", range(LAST + 1))
@@ -90,11 +95,11 @@ def test_a_loop_over_silence_is_silence_too(frontend: Frontend) -> None:
 
 
 def test_sure_words_are_believed_where_no_speech_was_expected(frontend: Frontend) -> None:
-    assert verdict(frontend, output(logprob=-0.99), context(0.99)) == Accept()
+    assert verdict(frontend, output(logprob=-0.99), context(0.99)) == accepted(no_speech=0.99)
 
 
 def test_without_a_word_and_sure_of_it_the_output_stands(frontend: Frontend) -> None:
-    assert verdict(frontend, output((), text=""), context(0.99)) == Accept()
+    assert verdict(frontend, output((), text=""), context(0.99)) == accepted(no_speech=0.99)
 
 
 @pytest.mark.parametrize("attempt", range(LAST))
@@ -112,18 +117,18 @@ def test_repetition_is_decoded_again(frontend: Frontend, attempt: int) -> None:
 
 def test_the_stop_token_counts_towards_the_mean(frontend: Frontend) -> None:
     words = evolve(output(), logprobs=(-1.2,) * len(HELLO) + (-0.1,))
-    assert verdict(frontend, words, context()) == Accept()
+    assert verdict(frontend, words, context()) == accepted()
     assert isinstance(verdict(frontend, evolve(words, logprobs=(-1.2,) * len(HELLO) + (-1.0,)), context()), Retry)
 
 
 @pytest.mark.parametrize("said", [output(logprob=-3.0), output(text=LOOP)], ids=["unsure", "repetition"])
 def test_at_the_end_of_the_ladder_anything_stands(frontend: Frontend, said: ClipOutput) -> None:
-    assert verdict(frontend, said, context(attempt=LAST)) == Accept()
+    assert verdict(frontend, said, context(attempt=LAST)) == accepted()
 
 
 @pytest.mark.parametrize("said", [output(logprob=-3.0), output(text=LOOP)], ids=["unsure", "repetition"])
 def test_with_a_temperature_of_the_callers_nothing_is_decoded_again(frontend: Frontend, said: ClipOutput) -> None:
-    assert verdict(frontend, said, context(), evolve(TIMED, temperature=0.4)) == Accept()
+    assert verdict(frontend, said, context(), evolve(TIMED, temperature=0.4)) == accepted()
 
 
 def test_with_a_temperature_of_the_callers_silence_is_silence(frontend: Frontend) -> None:
@@ -194,4 +199,4 @@ def test_one_step_before_the_clips_end_is_before_it(frontend: Frontend) -> None:
 def test_the_pair_counts_where_the_budget_ran_out_too(frontend: Frontend) -> None:
     tokens = (at(0), *HELLO, at(5.2), at(5.2))
     cut = ClipOutput(tokens, (-0.2,) * len(tokens), (), "Hello there", (), (), "length")
-    assert verdict(frontend, cut, context()) == Accept(83_200)
+    assert verdict(frontend, cut, context()) == accepted(83_200)

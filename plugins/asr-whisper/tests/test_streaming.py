@@ -32,7 +32,7 @@ REQUESTS = {
 
 def messages(transcriber: Transcriber, path: Path, request: TranscriptionRequest) -> list[Any]:
     async def collect() -> list[Any]:
-        return [event async for event in stream(transcriber.served, partial(audio.load, path), request)]
+        return [event async for event in stream(transcriber.served, partial(audio.read, path), request)]
 
     *deltas, transcript = asyncio.run(collect())
     assert isinstance(transcript, Transcript)

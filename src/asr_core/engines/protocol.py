@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+import numpy as np
+import numpy.typing as npt
 from attrs import field, frozen
 
 from asr_core.types import Finish, LoadedModel, Rule, Sampling, Tokens, ValueRule
@@ -21,7 +23,7 @@ EngineFeature = Literal["embeddings", "cross_attention", "probes", "rules", "cus
 ``embeddings``: encoder rows in the prompt. ``cross_attention``: rows a decoder listens to. ``probes``: ``inspect`` of
 any ids, for which the likeliest few are not enough. ``rules``: all of Suppress (with at_begin), Force and Bias,
 position by position, for which a fixed logit bias is not enough. ``custom_rules``: ``apply`` runs in this process.
-``attention``: *provisional*, nobody asks for it yet.
+``attention``: ``attend``, for which the decoder's cross attention must be at hand.
 """
 
 
@@ -49,6 +51,8 @@ class GenerationRequest:
     ``cross`` are the encoder rows a cross-attending decoder listens to. The other fields mean what they mean in
     :class:`~asr_core.types.PreparedClip`. ``inspect`` asks for the log-probabilities of these ids at the first new
     position, over the whole vocabulary and before rules: a probe is a request with a budget of 1 that inspects.
+    ``attend`` asks for the cross attention of these heads, as (layer, head), from every position of prompt and given
+    tokens: with a budget of 1 too.
     ``caller`` groups the requests of one caller, among whom turns are shared: none waits for another's many.
     ``deadline`` is a time of this process's :func:`time.monotonic`: a server elsewhere is sent the seconds left.
     """
@@ -62,6 +66,7 @@ class GenerationRequest:
     sampling: Sampling = Sampling()
     rules: tuple[Rule, ...] = ()
     inspect: Tokens = ()
+    attend: tuple[tuple[int, int], ...] = ()
     caller: str = ""
     deadline: float | None = None
 
@@ -75,21 +80,24 @@ def needed_features(request: GenerationRequest) -> frozenset[EngineFeature]:
         "probes": bool(request.inspect),
         "rules": len(custom) < len(request.rules),
         "custom_rules": bool(custom),
+        "attention": bool(request.attend),
     }
     return frozenset(feature for feature, needed in needs.items() if needed)
 
 
 @frozen
 class GeneratedToken:
-    """A token, the stop token too; ``inspected`` on the first only.
+    """A token, the stop token too; ``inspected`` and ``attention`` on the first only.
 
     ``logprob`` is natural, over the whole vocabulary after rules, at temperature 1 however the token was drawn: an
-    engine whose server reports otherwise converts it, and adds a stop token that its server swallows.
+    engine whose server reports otherwise converts it, and adds a stop token that its server swallows. ``attention`` is
+    float32 of shape [heads, prompt positions, encoder rows]: scaled products of queries and keys, before the softmax.
     """
 
     id: int
     logprob: float
     inspected: tuple[float, ...] = ()
+    attention: npt.NDArray[np.float32] | None = field(default=None, repr=False, eq=False)
 
 
 @frozen

@@ -113,6 +113,15 @@ def agree(items: Sequence[Item], request: GenerationRequest, *, whole: bool = Tr
         if isinstance(got, GeneratedToken) and isinstance(wanted, GeneratedToken):
             assert got.logprob == pytest.approx(wanted.logprob, abs=1e-3)
             assert got.inspected == pytest.approx(wanted.inspected, abs=1e-3)
+            agree_on_attention(got.attention, wanted.attention)
+
+
+def agree_on_attention(got: Any, wanted: Any) -> None:
+    """None for None, else float32 of the same shape and within 1e-3."""
+    assert (got is None) == (wanted is None)
+    if wanted is not None:
+        assert got.dtype == np.float32
+        np.testing.assert_allclose(got, wanted, atol=1e-3, rtol=0, strict=True)
 
 
 def _bare(item: Item) -> int | str:
@@ -268,6 +277,20 @@ class EngineConformance:
         request = ask(inspect=(FIRST, 50), rules=(Suppress((FIRST,)),))
         self.check(engine, "rules" if self.promises("probes") else "probes", request)
 
+    @pytest.mark.parametrize("given", [(), (9, 8)], ids=["from the prompt", "after given"])
+    @pytest.mark.parametrize("prompt", [PROMPT, tuple(range(60)) * 2], ids=["short", "long"])
+    def test_attention_of_every_position(self, engine: Engine, prompt: Tokens, given: Tokens) -> None:
+        """On the first token only, heads in the order asked for, whatever of the prompt was computed before."""
+        heard, heads = rows_of(3, 1, 2), ((1, 3), (0, 0), (1, 2))
+        requests = (
+            ask(prompt, cross=heard, given=given),
+            ask(prompt, cross=heard, given=given, attend=heads),
+            ask(prompt, cross=heard, given=given, attend=heads[:1], budget=1),
+            ask(prompt, cross=rows_of(7), given=given, attend=heads),
+        )
+        for request in requests[not self.promises("cross_attention", "attention") :]:
+            self.check(engine, "attention", request)
+
     @pytest.mark.parametrize("given", [(), (9,)], ids=["from the prompt", "after given"])
     @pytest.mark.parametrize("rules", RULES.values(), ids=RULES)
     def test_rules(self, engine: Engine, rules: tuple[Rule, ...], given: Tokens) -> None:
@@ -329,9 +352,11 @@ class EngineConformance:
         start, length, given, stop = map(int, draw.integers((0, 1, 1, 1), (4, 40, 40, 40)))
         prompt = tuple((7 * k + start) % 60 for k in range(length))
         heard = rows_of(*draw.integers(0, 9, 2).tolist())
+        cross = heard if self.promises("cross_attention") and draw.random() < 0.5 else None
         return ask(
             *((prompt, heard, (1,)) if self.promises("embeddings") and draw.random() < 0.5 else (prompt,)),
-            cross=heard if self.promises("cross_attention") and draw.random() < 0.5 else None,
+            cross=cross,
+            attend=((1, 2), (0, 3)) if cross and self.promises("attention") and draw.random() < 0.5 else (),
             inspect=(stop, 0) if self.promises("probes") and draw.random() < 0.5 else (),
             sampling=Sampling(temperature=float(draw.choice([0.0, 0.0, 1.0])), seed=stop),
             rules=(Bias((stop,), 1.25),) if self.promises("rules") and draw.random() < 0.5 else (),

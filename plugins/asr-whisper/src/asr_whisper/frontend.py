@@ -80,7 +80,7 @@ def prepare_clip(frontend: Frontend, clip: Clip, request: TranscriptionRequest, 
         budget=frontend.config.dims.text_context - len(prompt),
         sampling=Sampling(temperature=temperatures(request)[context.attempt], seed=context.attempt),
         rules=_rules(frontend, timed),
-        probes=(_begin(frontend, detect=request.language is None and context.language is None),),
+        probes=(_begin(frontend, _candidates(frontend, request, context)),),
     )
 
 
@@ -106,12 +106,19 @@ def _language(frontend: Frontend, request: TranscriptionRequest, context: ClipCo
     if known or BEGIN not in context.probe_results:
         return known
     logprobs = context.probe_results[BEGIN][1:]
-    return list(frontend.special.languages)[int(np.argmax(logprobs))]
+    return _candidates(frontend, request, context)[int(np.argmax(logprobs))]
 
 
-def _begin(frontend: Frontend, *, detect: bool) -> Probe:
+def _candidates(frontend: Frontend, request: TranscriptionRequest, context: ClipContext) -> Sequence[str]:
+    """The languages to choose from, none if it is known already."""
+    if request.language or context.language:
+        return ()
+    return request.languages or tuple(frontend.special.languages)
+
+
+def _begin(frontend: Frontend, candidates: Sequence[str]) -> Probe:
     special = frontend.special
-    languages = tuple(special.languages.values()) if detect else ()
+    languages = (special.languages[code] for code in candidates)
     return Probe(BEGIN, prompt=((special.sot,),), token_ids=(special.no_speech, *languages))
 
 

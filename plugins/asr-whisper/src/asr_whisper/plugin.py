@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 from asr_core import ModelCard, hookimpl
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import torch
 
     from asr_core.types import (
+        Alignment,
         AudioSpan,
         Capabilities,
         Checkpoint,
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
         TranscriptionRequest,
         Verdict,
         Weights,
+        Word,
     )
     from asr_whisper.decoding import TextState
     from asr_whisper.frontend import Frontend
@@ -132,6 +136,26 @@ def review_output(
     from asr_whisper import review
 
     return review.review_output(model.frontend, output, prepared, request, context)
+
+
+@hookimpl
+def prepare_alignment(model: FrontendModel, output: ClipOutput, prepared: PreparedClip) -> Alignment | None:
+    from asr_whisper import alignment
+
+    return alignment.prepare_alignment(model.frontend, output, prepared)
+
+
+@hookimpl
+def align_words(
+    model: FrontendModel,
+    output: ClipOutput,
+    clip: Clip,
+    prepared: PreparedClip,
+    attention: npt.NDArray[np.float32] | None,
+) -> Sequence[Word]:
+    from asr_whisper import words
+
+    return words.align_words(model.frontend, output, clip, prepared, attention)
 
 
 @hookimpl

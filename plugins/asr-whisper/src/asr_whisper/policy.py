@@ -32,10 +32,16 @@ def capabilities(config: WhisperConfig) -> Capabilities:
         tasks=tasks,
         languages=languages,
         detects_language=config.multilingual,
+        candidates=config.multilingual,
         segment_times=True,
+        word_times=True,
         prompt="previous_text",
         temperature=True,
-        requires={**dict.fromkeys(tasks, generates), "segment_times": frozenset({"custom_rules"})},
+        requires={
+            **dict.fromkeys(tasks, generates),
+            "segment_times": frozenset({"custom_rules"}),
+            "word_times": frozenset({"attention"}),
+        },
     )
 
 

@@ -23,14 +23,15 @@ def review_output(
 ) -> Verdict:
     """Silence if the model heard none and is unsure; a warmer retry while there is a reason and a temperature left."""
     unsure = output.mean_logprob < MIN_MEAN_LOGPROB
-    if unsure and math.exp(context.probe_results[BEGIN][0]) > MAX_NO_SPEECH:
+    no_speech = math.exp(context.probe_results[BEGIN][0])
+    if unsure and no_speech > MAX_NO_SPEECH:
         return NoSpeech()
     if context.attempt + 1 < len(temperatures(request)):
         if (ratio := compression_ratio(output.text)) > MAX_COMPRESSION_RATIO:
             return Retry(f"repeats itself (compression ratio {ratio:.1f})")
         if unsure:
             return Retry(f"unsure (mean log-probability {output.mean_logprob:.2f})")
-    return Accept(_consumed(frontend, output, prepared))
+    return Accept(consumed(frontend, output, prepared), no_speech)
 
 
 def compression_ratio(text: str) -> float:
@@ -39,7 +40,7 @@ def compression_ratio(text: str) -> float:
     return len(encoded) / len(zlib.compress(encoded))
 
 
-def _consumed(frontend: Frontend, output: ClipOutput, prepared: PreparedClip) -> int | None:
+def consumed(frontend: Frontend, output: ClipOutput, prepared: PreparedClip) -> int | None:
     """Samples up to the end of the last segment when another was opened after it and not filled.
 
     What that one was opened for is still to be heard, and so is what lies between the two marks, as in the original.

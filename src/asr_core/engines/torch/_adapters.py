@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from transformers import Cache, DynamicCache, EncoderDecoderCache
 
+from asr_core.engines.torch._attention import Attention
 from asr_core.engines.torch._batch import Batch, Row, additive_mask, padded_ids
 from asr_core.engines.torch._decoders import BatchedDecoder, Head
 from asr_core.errors import EngineMismatchError
@@ -47,11 +48,13 @@ class CrossDecoder(BatchedDecoder):
         self._crossed = Cache(layer_class_to_replicate=self._memory.new_layer)
         self._heard: dict[int, int] = {}
         self._mask: torch.Tensor | None = None
+        self._attention: Attention | None = None
+        self._attended: dict[int, torch.Tensor] = {}
         attentions = [part for part in module.modules() if "key_value_states" in _parameters(part)]
         if not attentions:
             raise EngineMismatchError(f"{type(module).__name__} has no cross attention that could be masked")
         for attention in attentions:
-            attention.register_forward_pre_hook(self._mask_cross, with_kwargs=True)
+            attention.register_forward_pre_hook(self._before_cross, with_kwargs=True)
 
     def bind(self, slot: int, encoded: torch.Tensor) -> None:
         """See :class:`Decoder`; a step whose own keys are thrown away computes what cross attention reads."""
@@ -67,6 +70,15 @@ class CrossDecoder(BatchedDecoder):
             layer.store(self._memory.place(slot), new.keys, new.values)
         self._heard[slot] = len(encoded)
 
+    def extend(self, rows: Sequence[Row]) -> torch.Tensor:
+        """See :class:`BatchedDecoder`."""
+        self._attended.clear()
+        return super().extend(rows)
+
+    def attended(self, slot: int) -> torch.Tensor:
+        """See :class:`AttentiveDecoder`."""
+        return self._attended[slot]
+
     def free(self, slot: int) -> None:
         """See :class:`Decoder`."""
         super().free(slot)
@@ -76,20 +88,24 @@ class CrossDecoder(BatchedDecoder):
         """See :class:`SlotDecoder`."""
         super().release()
         self._heard.clear()
+        self._attended.clear()
 
     def _forward(self, rows: Sequence[Row], batch: Batch) -> torch.Tensor:
         if any(True for row in rows for _ in row.embeddings()):
             raise TypeError("a decoder with cross attention takes tokens only")
         ids = padded_ids(rows, batch.positions.device)
-        longest = self._listen(rows, batch)
         cache = EncoderDecoderCache(self._cache, self._crossed)
         cache.is_updated = dict.fromkeys(range(len(self._crossed.layers)), True)
-        # Its keys are in the cache; without any states at all the module would skip cross attention silently.
-        stub = batch.mask.new_zeros(1).expand(len(rows), longest, 1)
         try:
-            return self._run(batch, cache, input_ids=ids, encoder_hidden_states=stub)
+            longest = self._listen(rows, batch)
+            self._attention = Attention.of(rows, [self._heard[row.slot] for row in rows], self._crossed.layers)
+            # Its keys are in the cache; without any states at all the module would skip cross attention silently.
+            stub = batch.mask.new_zeros(1).expand(len(rows), longest, 1)
+            states = self._run(batch, cache, input_ids=ids, encoder_hidden_states=stub)
+            self._attended.update(self._attention.by_slot())
+            return states
         finally:
-            self._mask = None
+            self._mask = self._attention = None
 
     def _listen(self, rows: Sequence[Row], batch: Batch) -> int:
         """Show each row its encoder's keys, masked behind the end of shorter ones; the longest length."""
@@ -104,11 +120,13 @@ class CrossDecoder(BatchedDecoder):
             layer.show(batch.places, longest)
         return longest
 
-    def _mask_cross(self, module: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
-        # Modules pass no mask for encoder rows on, so it is handed to their cross attention from outside.
-        if self._mask is None or kwargs.get("key_value_states") is None:
+    def _before_cross(self, module: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
+        if kwargs.get("key_value_states") is None:
             return None
-        return args, {**kwargs, "attention_mask": self._mask}
+        if self._attention is not None:
+            self._attention.look(module, kwargs["hidden_states"] if "hidden_states" in kwargs else args[0])
+        # Modules pass no mask for encoder rows on, so it is handed to their cross attention from outside.
+        return None if self._mask is None else (args, {**kwargs, "attention_mask": self._mask})
 
 
 def _parameters(module: Any) -> frozenset[str]:

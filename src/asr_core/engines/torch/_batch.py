@@ -17,13 +17,15 @@ PartOfRow: TypeAlias = Tokens | torch.Tensor
 class Row:
     """New positions of one slot: token runs or embeddings of shape [n, width], from position ``start`` on.
 
-    What the slot held from ``start`` on is forgotten. ``want`` last positions are answered with logits.
+    What the slot held from ``start`` on is forgotten. ``want`` last positions are answered with logits. ``attend``
+    names heads of cross attention, as (layer, head), whose products with the encoder rows are kept.
     """
 
     slot: int
     start: int
     parts: tuple[PartOfRow, ...]
     want: int = 1
+    attend: tuple[tuple[int, int], ...] = ()
 
     @property
     def length(self) -> int:

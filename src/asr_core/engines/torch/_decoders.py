@@ -37,6 +37,14 @@ class Decoder(Protocol):
 
 
 @runtime_checkable
+class AttentiveDecoder(Decoder, Protocol):
+    """A decoder whose cross attention can be seen."""
+
+    def attended(self, slot: int) -> torch.Tensor:
+        """What the slot's row of the last ``extend`` asked for: float32 of shape [heads, positions, encoder rows]."""
+
+
+@runtime_checkable
 class SlotDecoder(Decoder, Protocol):
     """A decoder with memory of its own: slots cost nothing while they keep what they hold, so prefixes can be reused.
 

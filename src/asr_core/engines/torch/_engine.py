@@ -13,12 +13,12 @@ from attrs import asdict
 
 from asr_core.engines.compute import Compute
 from asr_core.engines.protocol import EngineStatistics, Finished, GeneratedToken, GenerationRequest
-from asr_core.engines.torch._decoders import Decoder
+from asr_core.engines.torch._decoders import AttentiveDecoder, Decoder
 from asr_core.engines.torch._limits import DEFAULT_LIMITS, EngineLimits
 from asr_core.engines.torch._runs import Item, Run
 from asr_core.engines.torch._scheduler import Scheduler
 from asr_core.engines.torch._stepper import Outcome, Stepper, as_engine_error
-from asr_core.errors import DeadlineError, EngineError, OverloadedError
+from asr_core.errors import DeadlineError, EngineError, EngineMismatchError, OverloadedError
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +34,7 @@ class TorchEngine:
         release: Callable[[], None] = lambda: None,
     ) -> None:
         self._stepper = Stepper(decoder)
+        self._attentive = isinstance(decoder, AttentiveDecoder)
         self._compute = compute
         self._limits = limits
         self._release = release
@@ -104,6 +105,8 @@ class TorchEngine:
         return True
 
     def _enter(self, request: GenerationRequest, send: Callable[[Item], bool]) -> Run:
+        if request.attend and not self._attentive:
+            raise EngineMismatchError("this model's decoder has no cross attention, so nothing can attend to any")
         with self._lock:
             if self._closed:
                 raise OverloadedError("the engine is closed", layer="engine")

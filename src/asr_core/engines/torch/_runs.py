@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from attrs import define, field
 
@@ -42,6 +44,7 @@ class Run:
     """What was decided so far, and where the next position goes.
 
     ``position`` counts the positions that are in memory; while it is less than ``length``, the prompt is being read.
+    ``attention`` is what the chunks of the prompt saw, of shape [heads, positions, encoder rows] each.
     """
 
     request: GenerationRequest
@@ -51,6 +54,7 @@ class Run:
     position: int = 0
     aborted: bool = False
     ended: bool = False
+    attention: list[npt.NDArray[np.float32]] = field(factory=list)
     output: list[int] = field(init=False)
     keys: list[PositionKey] = field(init=False)
     generator: torch.Generator = field(init=False)
@@ -106,7 +110,7 @@ class Run:
         """The next ``count`` positions of the prompt, answered if they are the last."""
         end = self.position + count
         parts = tuple(_slices(self._parts(), self.position, end))
-        return Row(slot, self.position, parts, want=1 if end == self.length else 0)
+        return Row(slot, self.position, parts, want=1 if end == self.length else 0, attend=self.request.attend)
 
     def step(self, slot: int) -> Row:
         """The token decided last."""

@@ -14,7 +14,7 @@ from asr_core.engines.torch._batch import Row
 from asr_core.engines.torch._fairness import Shares
 from asr_core.engines.torch._limits import EngineLimits
 from asr_core.engines.torch._runs import Run, Slot
-from asr_core.errors import OverloadedError
+from asr_core.errors import BusyError
 
 
 @frozen(eq=False)
@@ -50,11 +50,11 @@ class Scheduler:
         """Let ``run`` wait.
 
         Raises:
-            OverloadedError: there is neither a slot for it nor room to wait.
+            BusyError: there is neither a slot for it nor room to wait.
         """
         here = self.queued + sum(not run.ended for run in self.running)
         if here >= self._limits.max_running + self._limits.max_queued:
-            raise OverloadedError(f"{self.queued} requests are waiting already")
+            raise BusyError(f"{self.queued} requests are waiting already")
         self._waiting.setdefault(run.request.caller, deque()).append(run)
         self._shares.enter(run.request.caller)
 
@@ -114,8 +114,9 @@ class Scheduler:
             slot = Slot(self._opened)
             self._opened += 1
         run.slot = slot
-        # At least one position is computed, as there is nothing to choose from without logits.
-        run.position = min(slot.match(run.keys, run.cross), run.length - 1)
+        # At least one position is computed, as there is nothing to choose from without logits; and all of them for one
+        # that attends, as what was found in memory would have looked at nothing.
+        run.position = 0 if run.request.attend else min(slot.match(run.keys, run.cross), run.length - 1)
 
     def _chunks(self) -> Iterator[Work]:
         left = self._limits.prefill_chunk

@@ -6,11 +6,12 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+import numpy as np
 import torch
 from attrs import frozen
 
 from asr_core.engines.protocol import GeneratedToken
-from asr_core.engines.torch._decoders import Decoder
+from asr_core.engines.torch._decoders import AttentiveDecoder, Decoder
 from asr_core.engines.torch._runs import Run, Slot
 from asr_core.engines.torch._sampling import Choice, apply_rules, choose
 from asr_core.engines.torch._scheduler import Work
@@ -90,8 +91,15 @@ class Stepper:
         self.forwards += 1
         if len(works) > 1 and len(logits) and bool(logits.max().isnan()):
             raise EngineError("NaN, and who it comes from can only be told alone")
+        self._keep_attention(works)
         split: tuple[torch.Tensor, ...] = logits.split([work.row.want for work in works])
         return split
+
+    def _keep_attention(self, works: Sequence[Work]) -> None:
+        attending = [work for work in works if work.row.attend]
+        if attending and isinstance(self._decoder, AttentiveDecoder):
+            for work in attending:
+                work.run.attention.append(self._decoder.attended(work.slot.number).cpu().numpy())
 
     def _decide(self, group: Sequence[tuple[Work, torch.Tensor]]) -> list[Outcome]:
         """Tokens for rows with equal rules; if these fail together, each row is tried alone."""
@@ -152,4 +160,6 @@ def _token(run: Run, choice: Choice, logits: torch.Tensor) -> GeneratedToken:
     inspected: tuple[float, ...] = ()
     if run.request.inspect and not run.generated:
         inspected = tuple(logits[0].log_softmax(-1)[list(run.request.inspect)].tolist())
-    return GeneratedToken(*choice, inspected)
+    attention = np.concatenate(run.attention, axis=1) if run.attention else None
+    run.attention.clear()
+    return GeneratedToken(*choice, inspected, attention)
