@@ -19,6 +19,7 @@ from attrs import Factory, define, field
 from asr_core import hookspecs
 from asr_core.engines.protocol import EngineCard
 from asr_core.hookspecs import HOOK_API, PROJECT
+from asr_core.services import AlignerCard
 from asr_core.types import ModelCard
 
 CORE = "asr-core"
@@ -44,6 +45,7 @@ class Candidate:
     hooks: tuple[str, ...] = ()
     cards: tuple[ModelCard, ...] = ()
     engines: tuple[EngineCard, ...] = ()
+    aligners: tuple[AlignerCard, ...] = ()
     errors: list[str] = Factory(list)
     conflicts: list[str] = Factory(list)
     warnings: list[str] = Factory(list)
@@ -179,6 +181,7 @@ def _examine(candidate: Candidate) -> None:
     if not candidate.errors:
         candidate.cards = _registered(candidate, callers.get("register_models"), ModelCard)
         candidate.engines = _registered(candidate, callers.get("register_engines"), EngineCard)
+        candidate.aligners = _registered(candidate, callers.get("register_services"), AlignerCard)
         candidate.errors += [*_foreign(candidate), *_repeated(candidate)]
     candidate.errors += _unknown(callers, known)
 
@@ -222,7 +225,8 @@ def _repeated(candidate: Candidate) -> Iterator[str]:
     """Names that one plugin gives twice; its cards may share a checkpoint, as it can tell them apart itself."""
     models = Counter(name for card in candidate.cards for name in {card.name, *card.aliases})
     engines = Counter(card.name for card in candidate.engines)
-    for kind, counts in (("model", models), ("engine", engines)):
+    aligners = Counter(card.name for card in candidate.aligners)
+    for kind, counts in (("model", models), ("engine", engines), ("aligner", aligners)):
         yield from (f"it registers the {kind} {name!r} twice" for name, count in sorted(counts.items()) if count > 1)
 
 

@@ -12,6 +12,7 @@ from asr_core.errors import AsrError, CheckpointError, EngineError, EngineMismat
 from asr_core.model_hooks import ModelHooks
 from asr_core.plugins import Plugins
 from asr_core.runtime.encoder import EncoderService
+from asr_core.services import Aligner, AlignerCard
 from asr_core.types import (
     Capabilities,
     CheckpointModel,
@@ -43,7 +44,7 @@ RESERVED = frozenset(field.name for field in fields(TranscriptionRequest)) | {
 
 @frozen
 class EngineOptions:
-    """Which engine runs a model, and on what.
+    """Which engine runs a model, on what, and which aligner times its words, None for the model's own times if any.
 
     ``auto`` takes CUDA if there is one, with bfloat16, and float32 on the CPU; a plugin refuses a dtype its model
     cannot bear when it loads the weights.
@@ -52,14 +53,16 @@ class EngineOptions:
     engine: str = "torch"
     device: str = "auto"
     dtype: str = "auto"
+    aligner: str | None = None
 
 
 @frozen(eq=False)
 class ServedModel:
     """A model ready to transcribe, with the answers its plugin gave once at the checkpoint stage.
 
-    ``capabilities`` are the plugin's and the engine's together. ``engine`` and ``engine_name`` are None for a model
-    that recognises without generating. ``native_limit`` and the policies are the plugin's.
+    ``capabilities`` are the plugin's, the engine's and the aligner's together. ``engine`` and ``engine_name`` are None
+    for a model that recognises without generating, ``aligner`` and ``aligner_name`` where none was asked for.
+    ``native_limit`` and the policies are the plugin's.
     """
 
     hooks: ModelHooks
@@ -72,6 +75,8 @@ class ServedModel:
     native_limit: NativeLimit
     chunk_policy: ChunkPolicy
     encoder_policy: EncoderPolicy
+    aligner: Aligner | None = None
+    aligner_name: str | None = None
 
     @property
     def card(self) -> ModelCard:
@@ -81,7 +86,8 @@ class ServedModel:
     @property
     def placement(self) -> str:
         """One line for people: what runs this model, where, in which dtype."""
-        return f"{self.card.name}: engine {self.engine_name or 'none'}, {self.model.device}, {self.model.dtype}"
+        words = f", words timed by {self.aligner_name}" if self.aligner_name else ""
+        return f"{self.card.name}: engine {self.engine_name or 'none'}, {self.model.device}, {self.model.dtype}{words}"
 
     def close(self) -> None:
         """Fail what still runs and take no more; the compute thread belongs to whoever made it."""
@@ -89,6 +95,8 @@ class ServedModel:
         self.encoder.close()
         if self.engine is not None:
             self.engine.close()
+        if (close := getattr(self.aligner, "close", None)) is not None:
+            close()
 
 
 def open_model(
@@ -100,7 +108,7 @@ def open_model(
 
     Raises:
         ModelNotFoundError: nobody knows the reference.
-        PluginError: the plugin breaks the contract.
+        PluginError: the plugin breaks the contract, or nobody brings the engine or the aligner.
         EngineMismatchError: the engine lacks what the model cannot do without.
         EngineError: the engine cannot start.
         CheckpointError: weights missing or damaged, or an unknown device or dtype.
@@ -113,11 +121,15 @@ def open_model(
     engine_card = plugins.engine(options.engine) if capabilities.generates else None
     if engine_card is not None:
         capabilities = served_capabilities(card.name, capabilities, engine_card)
+    aligner_card = None if options.aligner is None else plugins.aligner(options.aligner)
+    if aligner_card is not None:
+        capabilities = evolve(capabilities, word_times=True)
     device, dtype = _placement(options)
     ready = FrontendModel(card, checkpoint, hooks.prepare_frontend(named))
     parts = frozenset({"encoder"}) if engine_card is None else engine_card.parts
     weights = hooks.load_weights(ready, parts, device, dtype)
     model = LoadedModel(card, checkpoint, ready.frontend, weights, device, dtype)
+    aligner = None if aligner_card is None else _aligner(aligner_card, device, dtype)
     engine = None if engine_card is None else _engine(engine_card, model, compute)
     engine_name = None if engine_card is None else engine_card.name
     encoder = EncoderService(hooks, model, encoder_policy, compute, generates=capabilities.generates)
@@ -132,6 +144,8 @@ def open_model(
         native_limit,
         chunk_policy,
         encoder_policy,
+        aligner,
+        options.aligner,
     )
 
 
@@ -142,6 +156,15 @@ def _engine(card: EngineCard, model: LoadedModel, compute: Compute) -> Engine:
         raise
     except Exception as error:
         raise EngineError(f"engine {card.name!r} cannot start: {type(error).__name__}: {error}") from error
+
+
+def _aligner(card: AlignerCard, device: str, dtype: str) -> Aligner:
+    try:
+        return card.create(device, dtype)
+    except AsrError:
+        raise
+    except Exception as error:
+        raise PluginError(f"aligner {card.name!r} cannot start: {type(error).__name__}: {error}") from error
 
 
 def _check_options(owner: str, capabilities: Capabilities) -> None:

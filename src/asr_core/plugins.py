@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from typing import TypeVar
 
 import pluggy
 from attrs import evolve, frozen
@@ -15,21 +16,24 @@ from asr_core.engines.protocol import EngineCard
 from asr_core.errors import AsrError, CheckpointError, ModelNotFoundError, PluginConflictError, PluginError
 from asr_core.hookspecs import PROJECT
 from asr_core.model_hooks import ModelHooks
+from asr_core.services import AlignerCard
 from asr_core.types import Capabilities, Checkpoint, CheckpointModel, ModelCard, NativeLimit
 
 ALLOW = "ASR_CORE_PLUGINS_ALLOW"
 STRICT = "ASR_CORE_STRICT"
 
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 @frozen
 class PluginRecord:
     """What became of one installed plugin.
 
-    ``name`` is its entry point's. ``hooks`` are those of the contract that it implements, ``models`` and ``engines``
-    the names it registered. ``blocked`` tells why it was not imported, ``error`` why nothing of it is used, with
-    ``traceback`` where it raised. ``conflicts`` are names it does not get since another plugin claims them too.
+    ``name`` is its entry point's. ``hooks`` are those of the contract that it implements, ``models``, ``engines`` and
+    ``aligners`` the names it registered. ``blocked`` tells why it was not imported, ``error`` why nothing of it is
+    used, with ``traceback`` where it raised. ``conflicts`` are names it does not get since another plugin claims them
+    too.
     """
 
     name: str
@@ -38,6 +42,7 @@ class PluginRecord:
     hooks: tuple[str, ...]
     models: tuple[str, ...]
     engines: tuple[str, ...]
+    aligners: tuple[str, ...]
     error: str | None
     traceback: str | None
     blocked: str | None
@@ -60,10 +65,13 @@ class Plugins:
         self._hooks = {candidate: _routed(manager, candidate) for candidate in healthy if candidate.cards}
         models = claims((ref, candidate) for candidate in healthy for card in candidate.cards for ref in _refs(card))
         engines = claims((card.name, candidate) for candidate in healthy for card in candidate.engines)
+        aligners = claims((card.name, candidate) for candidate in healthy for card in candidate.aligners)
         self._owners = {ref: claimants[0] for ref, claimants in models.items()}
         self._contested = contested("model", models)
         self._engines = {card.name: card for candidate in healthy for card in candidate.engines}
         self._contested_engines = contested("engine", engines)
+        self._aligners = {card.name: card for candidate in healthy for card in candidate.aligners}
+        self._contested_aligners = contested("aligner", aligners)
         self.records = tuple(map(_record, candidates))
         self.warnings = tuple(warnings)
 
@@ -123,12 +131,15 @@ class Plugins:
         Raises:
             PluginError: there is none, or its plugin failed; as PluginConflictError, there are two.
         """
-        if name in self._contested_engines:
-            raise PluginConflictError(self._contested_engines[name])
-        if name not in self._engines:
-            there = ", ".join(sorted(self._engines)) or "none"
-            raise PluginError(f"no installed plugin brings the engine {name!r}; there are: {there}{self._absent()}")
-        return self._engines[name]
+        return self._named("engine", name, self._engines, self._contested_engines)
+
+    def aligner(self, name: str) -> AlignerCard:
+        """The aligner of that name.
+
+        Raises:
+            PluginError: there is none, or its plugin failed; as PluginConflictError, there are two.
+        """
+        return self._named("aligner", name, self._aligners, self._contested_aligners)
 
     def resolve(self, ref: str, checkpoint_ref: str | None = None) -> tuple[Checkpoint, ModelCard, ModelHooks]:
         """The checkpoint that ``ref`` means, the card it belongs to and the hooks of its owner.
@@ -149,6 +160,14 @@ class Plugins:
         else:
             checkpoint = self._ask(owner, ref)
         return checkpoint, self._card(owner, ref, checkpoint), self._hooks[owner]
+
+    def _named(self, kind: str, name: str, cards: Mapping[str, T], contested: Mapping[str, str]) -> T:
+        if name in contested:
+            raise PluginConflictError(contested[name])
+        if name not in cards:
+            there = ", ".join(sorted(cards)) or "none"
+            raise PluginError(f"no installed plugin brings the {kind} {name!r}; there are: {there}{self._absent()}")
+        return cards[name]
 
     def _resolve_named(
         self, ref: str, owner: Candidate | None, checkpoint_ref: str
@@ -248,6 +267,7 @@ def _record(candidate: Candidate) -> PluginRecord:
         hooks=candidate.hooks,
         models=tuple(card.name for card in candidate.cards),
         engines=tuple(card.name for card in candidate.engines),
+        aligners=tuple(card.name for card in candidate.aligners),
         error="; ".join(candidate.errors) or None,
         traceback=candidate.traceback,
         blocked=candidate.blocked,

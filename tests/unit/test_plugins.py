@@ -25,7 +25,7 @@ ORDERS = [("asr-alpha", "asr-beta"), ("asr-beta", "asr-alpha")]
 
 HEAD = """
 import pathlib
-from asr_core import EngineCard, ModelCard, hookimpl
+from asr_core import AlignerCard, EngineCard, ModelCard, hookimpl
 from asr_core.errors import CheckpointError
 from asr_core.types import *
 """
@@ -55,6 +55,14 @@ def engine(name: str) -> str:
 @hookimpl
 def register_engines(register):
     register(EngineCard("{name}", "", frozenset(), frozenset(), print))
+"""
+
+
+def aligner(name: str) -> str:
+    return f"""{HEAD}
+@hookimpl
+def register_services(register):
+    register(AlignerCard("{name}", "", print))
 """
 
 
@@ -115,6 +123,7 @@ def test_a_plugin_is_listed_with_what_it_brings(install: Install) -> None:
         hooks=("register_models", "resolve_checkpoint"),
         models=("some",),
         engines=(),
+        aligners=(),
         error=None,
         traceback=None,
         blocked=None,
@@ -143,6 +152,17 @@ def test_an_engine_comes_from_a_plugin_too(install: Install) -> None:
     assert plugins.engine("remote").name == "remote"
     with pytest.raises(PluginError, match="no installed plugin brings the engine 'remot'; there are: remote, torch"):
         plugins.engine("remot")
+
+
+def test_an_aligner_comes_from_a_plugin_that_needs_no_model(install: Install) -> None:
+    install("asr-times", aligner("exact"))
+    plugins = Plugins.discover()
+    assert (record(plugins, "asr-times").aligners, record(plugins, "asr-times").warnings) == (("exact",), ())
+    assert plugins.aligner("exact").name == "exact"
+    with pytest.raises(PluginError, match="no installed plugin brings the aligner 'exat'; there are: exact"):
+        plugins.aligner("exat")
+    with pytest.raises(PluginError, match="no installed plugin brings the aligner 'exact'; there are: none"):
+        Plugins.discover(block=["asr-times"]).aligner("exact")
 
 
 def test_a_module_inside_a_package_and_an_object_are_plugins(tmp_path: Path, install: Install) -> None:
@@ -240,6 +260,8 @@ def test_another_hook_api_says_what_to_upgrade(install: Install, api: int, upgra
         (models("'a'", "'a'"), "it registers the model 'a' twice"),
         (models("'a'", "'b', aliases=('a',)"), "it registers the model 'a' twice"),
         (engine("e") + '    register(EngineCard("e", "", frozenset(), frozenset(), print))', "the engine 'e' twice"),
+        (aligner("a") + '    register(AlignerCard("a", "", print))', "it registers the aligner 'a' twice"),
+        (aligner("a") + "    register(print)", "registered <built-in function print>, which is no AlignerCard"),
         (models("'a'").replace("register(card)", "register('a')"), "registered 'a', which is no ModelCard"),
         (models("'a'").replace("register(card)", "1 / 0"), "register_models raised ZeroDivisionError: division by"),
         (models("'a'").replace("register(card)", "exit(3)"), "register_models raised SystemExit: 3"),
@@ -352,6 +374,18 @@ def test_an_engine_claimed_twice_is_nobodys(install: Install, order: tuple[str, 
         plugins.engine("fast")
     assert all("'fast'" in record(plugins, name).conflicts[0] for name in order)
     assert plugins.engine("torch").name == "torch"
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_an_aligner_claimed_twice_is_nobodys(install: Install, order: tuple[str, str]) -> None:
+    for name in order:
+        install(name, aligner("exact"))
+    plugins = Plugins.discover()
+    with pytest.raises(PluginConflictError, match="the aligner 'exact' is claimed by asr-alpha and asr-beta"):
+        plugins.aligner("exact")
+    assert all("'exact'" in record(plugins, name).conflicts[0] for name in order)
+    importlib.invalidate_caches()
+    assert Plugins.discover(block=["asr-beta"]).aligner("exact").name == "exact"
 
 
 def test_a_refused_plugin_contests_nothing(install: Install) -> None:
@@ -670,7 +704,7 @@ def answers(plugins: Plugins, name: str) -> dict[str, Any]:
         "feature": (feature.data, feature.length),
         "piece": hooks.decode_tokens(model, (1,), None, False, ()),
         "review": hooks.review_output(model, output, clip, prepared, TranscriptionRequest(), ClipContext()),
-        "words": hooks.align_words(model, output, clip, prepared),
+        "words": hooks.align_words(model, output, clip, prepared, None),
         "weights": hooks.load_weights(model, frozenset(), "cpu", "float32").encoder,
         "encoded": hooks.encode_batch(model, [feature]),
         "recognized": hooks.recognize_batch(model, [feature]),

@@ -22,7 +22,7 @@ from asr_core.api import Transcriber
 from asr_core.engines.protocol import Finished, GeneratedToken, GenerationRequest, needed_features
 from asr_core.formats import as_dict
 from asr_core.pipeline import stream
-from asr_core.types import Samples, Transcript, TranscriptionRequest
+from asr_core.types import Samples, Transcript, TranscriptionRequest, Waveform
 from asr_qwen3.frontend import Frontend
 
 TRACES = Path(__file__).parent / "traces"
@@ -93,8 +93,10 @@ def run(model: Transcriber, samples: Samples, script: Script, request: Transcrip
     served = evolve(model.served, engine=script)
 
     async def collect() -> list[Any]:
-        waveform = audio.from_array(samples, 16_000, 16_000)
-        return [event async for event in stream(served, lambda rate: waveform, request)]
+        async def read(rate: int) -> Waveform:
+            return audio.from_array(samples, rate, rate)
+
+        return [event async for event in stream(served, read, request)]
 
     *deltas, transcript = asyncio.run(collect())
     assert isinstance(transcript, Transcript)

@@ -30,7 +30,10 @@ def list_(ctx: click.Context, as_json: bool) -> None:
         click.echo(json.dumps([asdict(record) for record in found.records], ensure_ascii=False))
     else:
         click.echo(
-            table(("PLUGIN", "DISTRIBUTION", "VERSION", "MODELS", "ENGINES", "HOOKS"), map(_cells, found.records))
+            table(
+                ("PLUGIN", "DISTRIBUTION", "VERSION", "MODELS", "ENGINES", "ALIGNERS", "HOOKS"),
+                map(_cells, found.records),
+            )
         )
         for line in (*(line for record in found.records for line in _remarks(record)), *found.warnings):
             click.echo(line)
@@ -41,7 +44,7 @@ def list_(ctx: click.Context, as_json: bool) -> None:
 
 def _cells(record: PluginRecord) -> tuple[str, ...]:
     name = f"! {record.name}" if record.error else record.name
-    lists = (record.models, record.engines, record.hooks)
+    lists = (record.models, record.engines, record.aligners, record.hooks)
     return (name, record.distribution, record.version, *(", ".join(items) or "-" for items in lists))
 
 

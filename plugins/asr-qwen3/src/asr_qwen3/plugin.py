@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from asr_core import ModelCard, hookimpl
+from asr_core import AlignerCard, ModelCard, hookimpl
 
 if TYPE_CHECKING:
     import torch
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         Verdict,
         Weights,
     )
+    from asr_qwen3.aligner import ForcedAligner
     from asr_qwen3.decoding import TextState
     from asr_qwen3.frontend import Frontend
 
@@ -42,6 +43,17 @@ def register_models(register: Callable[[ModelCard], None]) -> None:
 
     for card in CARDS:
         register(card)
+
+
+@hookimpl
+def register_services(register: Callable[[AlignerCard], None]) -> None:
+    register(AlignerCard("qwen3-forced-aligner", "0.6B parameters, 11 languages, any model's text", _open_aligner))
+
+
+def _open_aligner(device: str, dtype: str) -> ForcedAligner:
+    from asr_qwen3 import aligner
+
+    return aligner.open_aligner(device, dtype)
 
 
 @hookimpl

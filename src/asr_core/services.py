@@ -1,0 +1,38 @@
+"""What a plugin may bring beside models and engines: aligners, which time the words of any model's text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from attrs import field, frozen
+
+from asr_core.types import Clip, Word
+
+
+class Aligner(Protocol):
+    """Says when each word of a text was said; one that has ``close()`` is closed with its model."""
+
+    def align(self, clip: Clip, text: str, language: str | None) -> Sequence[Word]:
+        """Words of ``text`` in order, with times in milliseconds after the clip's start.
+
+        ``text`` is what a model heard in ``clip``, stripped and never empty; the texts of the words in a row are all of
+        it but for white space. ``language`` is a lower-case ISO 639 code, None where it is not known. ``clip`` has the
+        rate of the model that heard it. Called on the compute thread, one call at a time, without gradients. The core
+        keeps times in the clip and in order.
+
+        Raises:
+            AsrError: of a kind that says whose fault it is; anything else is the aligner's.
+        """
+
+
+@frozen
+class AlignerCard:
+    """An aligner by name. ``create(device, dtype)`` loads it at start-up, off any event loop, and may block.
+
+    Settings of its own, a checkpoint's directory say, are environment variables that the plugin documents.
+    """
+
+    name: str
+    summary: str
+    create: Callable[[str, str], Aligner] = field(repr=False)
