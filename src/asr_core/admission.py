@@ -29,6 +29,7 @@ def admit(name: str, capabilities: Capabilities, request: TranscriptionRequest) 
     """
     _check_task(name, capabilities, request)
     language = _admit_language(name, capabilities, request.language)
+    candidates = _admit_candidates(name, capabilities, request)
     _check_times(name, capabilities, request.times)
     if request.prompt and capabilities.prompt is None:
         raise UnsupportedValueError(f"model {name!r} takes no prompt", param="prompt")
@@ -37,7 +38,7 @@ def admit(name: str, capabilities: Capabilities, request: TranscriptionRequest) 
     _check_unicode(request)
     _check_temperature(name, capabilities, request.temperature)
     _check_options(name, capabilities.options, dict(request.options))
-    return evolve(request, language=language)
+    return evolve(request, language=language, languages=candidates)
 
 
 def _check_task(name: str, capabilities: Capabilities, request: TranscriptionRequest) -> None:
@@ -46,21 +47,32 @@ def _check_task(name: str, capabilities: Capabilities, request: TranscriptionReq
         raise UnsupportedValueError(f"model {name!r} cannot {request.task}; it can {known}", param="task")
 
 
-def _admit_language(name: str, capabilities: Capabilities, text: str | None) -> str | None:
+def _admit_language(name: str, capabilities: Capabilities, text: str | None, param: str = "language") -> str | None:
     if text is None or not is_given(text):
         return None
     if not capabilities.languages:
-        raise UnsupportedValueError(f"model {name!r} takes no language", param="language")
+        raise UnsupportedValueError(f"model {name!r} takes no language", param=param)
     if code := match_language(text, capabilities.languages, capabilities.language_aliases):
         return code
     shown = text.strip()[:SHOWN]
     known = ", ".join(capabilities.languages)
-    raise UnsupportedValueError(f"model {name!r} does not know language {shown!r}; it knows {known}", param="language")
+    raise UnsupportedValueError(f"model {name!r} does not know language {shown!r}; it knows {known}", param=param)
+
+
+def _admit_candidates(name: str, capabilities: Capabilities, request: TranscriptionRequest) -> tuple[str, ...]:
+    """The model's own codes, each once."""
+    if not request.languages:
+        return ()
+    if not capabilities.candidates:
+        raise UnsupportedValueError(f"model {name!r} takes no list of languages", param="languages")
+    if is_given(request.language):
+        raise InvalidRequestError("languages are candidates for detection; give them or language", param="languages")
+    codes = (_admit_language(name, capabilities, text, "languages") for text in request.languages)
+    return tuple(dict.fromkeys(code for code in codes if code is not None))
 
 
 def _check_times(name: str, capabilities: Capabilities, times: frozenset[str]) -> None:
-    # Nothing asks a plugin for word times yet, whatever it declares.
-    can = {"segment": capabilities.segment_times, "word": False}
+    can = {"segment": capabilities.segment_times, "word": capabilities.word_times}
     for unit in sorted(times):
         if not can.get(unit):
             raise UnsupportedValueError(f"model {name!r} gives no {unit} times", param="timestamp_granularities")

@@ -13,6 +13,7 @@ from asr_core.loading import ServedModel
 from asr_core.runtime.fold import Folded
 from asr_core.runtime.requests import generation_request, probe_request
 from asr_core.runtime.stream import ClipText, CommitRule
+from asr_core.speech import is_silent, unvoiced_share
 from asr_core.types import (
     Accept,
     AudioSlice,
@@ -27,10 +28,13 @@ from asr_core.types import (
     Recognized,
     Retry,
     Segment,
+    SpokenToken,
     Stretch,
     TranscriptionRequest,
     Usage,
+    Word,
 )
+from asr_core.words import align_text, find_words, keep_in_order
 
 MAX_ROUNDS = 16
 """Calls of prepare_clip with nothing committed between: a plugin that asks for more probes and retries is looping."""
@@ -38,7 +42,7 @@ MAX_ROUNDS = 16
 
 @frozen(eq=False)
 class ClipTranscript:
-    """What became of one clip; segment times in milliseconds from its start.
+    """What became of one clip; times of segments and words in milliseconds from its start.
 
     ``consumed_to`` (samples from the clip's start) is set when the rest is to be heard as a clip of its own.
     """
@@ -47,6 +51,8 @@ class ClipTranscript:
     text: str = ""
     segments: tuple[Segment, ...] = ()
     language: str | None = None
+    words: tuple[Word, ...] = ()
+    tokens: tuple[SpokenToken, ...] = ()
     speech: bool = True
     consumed_to: int | None = None
     note: str = ""
@@ -64,8 +70,8 @@ class ClipTranscript:
 class ClipTranscription:
     """Runs one clip; encoder rows and committed text are kept from one attempt to the next.
 
-    ``caller`` is in whose name the engine's turns are taken. ``send`` gets the text as it is committed; in the end all
-    of it, stripped, is the transcript's.
+    ``caller`` is in whose name the engine's turns are taken. ``send`` gets the text as it is committed, and
+    ``tell`` the segments that end with it; in the end all of the text, stripped, is the transcript's.
     """
 
     served: ServedModel
@@ -74,6 +80,7 @@ class ClipTranscription:
     language: str | None
     caller: str
     send: Callable[[str], None]
+    tell: Callable[[tuple[Segment, ...]], None]
     guards: list[str] = field(factory=list)
     encoded: dict[AudioSpan, EncodedRows] = field(factory=dict)
     _usage: Usage = field(init=False, default=Usage())
@@ -87,6 +94,7 @@ class ClipTranscription:
             lambda tokens, state, final, times: hooks.decode_tokens(model, tokens, state, final, times),
             round(1000 * self.clip.duration),
             self.send,
+            self.tell,
         )
 
     async def run(self) -> ClipTranscript:
@@ -96,7 +104,7 @@ class ClipTranscription:
             PluginError: a hook failed, or the plugin would go on for ever.
             EngineError: generation failed.
         """
-        if _is_silent(self.clip, self.served.chunk_policy.silence_floor):
+        if is_silent(self.clip.samples, self.served.chunk_policy.silence_floor):
             return ClipTranscript(self.clip, language=self.language, speech=False)
         transcript = await self._attempts()
         rows = sum(span.tokens for span in self.encoded)
@@ -172,7 +180,21 @@ class ClipTranscription:
             return finish
         output = await asyncio.to_thread(self._text.close, finish)
         verdict = await self._review(output, prepared, context)
-        return verdict if isinstance(verdict, Retry) else self._accept(verdict, output, prepared)
+        if isinstance(verdict, Retry):
+            return verdict
+        transcript = self._accept(verdict, output, prepared)
+        return evolve(transcript, words=await self._words(transcript, prepared, finish))
+
+    async def _words(self, transcript: ClipTranscript, prepared: PreparedClip, finish: Finish) -> tuple[Word, ...]:
+        if "word" not in self.request.times or not transcript.text:
+            return ()
+        heard = Clip(self.clip.waveform, self.clip.start_sample, transcript.stretch.end_sample)
+        if (aligner := self.served.aligner) is not None:
+            words = await align_text(self.served, aligner, heard, transcript.text, transcript.language)
+        else:
+            whole = self._text.whole(finish)
+            words = await find_words(self.served, self.clip, whole, prepared, self.encoded, self.caller)
+        return keep_in_order(words, round(1000 * heard.duration))
 
     async def _encode(self, spans: Sequence[AudioSpan]) -> None:
         missing = [span for span in spans if span not in self.encoded]
@@ -206,7 +228,7 @@ class ClipTranscription:
                 return None
             if verdict.consumed_to is not None:
                 raise PluginError(f"{self._plugin}: consumed_to is {verdict.consumed_to} while the model still listens")
-        self._text.commit()
+        self._text.commit(by_segment=self._commit.policy.commit == "segment")
         return None
 
     async def _recognize(self, prepared: PreparedClip) -> None:
@@ -229,10 +251,12 @@ class ClipTranscription:
     def _accept(self, verdict: Accept | NoSpeech, output: ClipOutput, prepared: PreparedClip) -> ClipTranscript:
         if isinstance(verdict, NoSpeech):
             return self._dropped(prepared)
+        no_speech = verdict.no_speech_prob
         note = f"cut at the budget of {prepared.budget} tokens" if output.finish == "length" else ""
         self.guards += [note] if note else []
         folded, consumed = self._text.folded(), self._consumed(verdict)
-        transcript = self._transcript(evolve(folded, segments=self._segments(folded, consumed)), prepared)
+        folded = evolve(folded, segments=self._segments(folded, consumed))
+        transcript = self._transcript(folded, prepared, no_speech)
         self._text.commit()
         return evolve(transcript, consumed_to=consumed, note=note)
 
@@ -244,9 +268,25 @@ class ClipTranscription:
         self.guards.append("text behind what was sent is dropped: nobody spoke there")
         return self._transcript(folded, prepared)
 
-    def _transcript(self, folded: Folded, prepared: PreparedClip) -> ClipTranscript:
+    def _transcript(self, folded: Folded, prepared: PreparedClip, no_speech: float | None = None) -> ClipTranscript:
         language = prepared.language or next(iter(folded.languages), None)
-        return ClipTranscript(self.clip, folded.text, folded.segments, language, guards=tuple(self.guards))
+        segments = tuple(
+            evolve(
+                segment,
+                temperature=prepared.sampling.temperature,
+                clip_ms=self.clip.milliseconds(0),
+                no_speech_prob=self._unvoiced(segment) if no_speech is None else no_speech,
+            )
+            for segment in folded.segments
+        )
+        return ClipTranscript(
+            self.clip, folded.text, segments, language, tokens=self._text.spoken(), guards=tuple(self.guards)
+        )
+
+    def _unvoiced(self, segment: Segment) -> float:
+        start, end = (round(ms * self.clip.rate / 1000) for ms in (segment.start_ms, segment.end_ms))
+        floor = self.served.chunk_policy.silence_floor
+        return unvoiced_share(self.clip.samples[start:end], self.clip.rate, floor)
 
     def _segments(self, folded: Folded, consumed: int | None) -> tuple[Segment, ...]:
         """The segments, ending where the model stopped listening: what lies behind is heard again."""
@@ -265,8 +305,3 @@ class ClipTranscription:
             # Hearing the same samples again would never end.
             raise PluginError(f"{self._plugin}: consumed_to is {verdict.consumed_to}, must be in 1..{length}")
         return verdict.consumed_to
-
-
-def _is_silent(clip: Clip, floor: float) -> bool:
-    # By the extremes, without a copy as large as the clip; the initial value stands for a clip without samples.
-    return bool(max(clip.samples.max(initial=0), -clip.samples.min(initial=0)) < floor)

@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any
 import pluggy
 
 from asr_core.types import (
+    Alignment,
     AudioSpan,
     Capabilities,
     Checkpoint,
@@ -61,6 +62,7 @@ from asr_core.types import (
 
 if TYPE_CHECKING:
     from asr_core.engines.protocol import EngineCard
+    from asr_core.services import AlignerCard
 
 HOOK_API = 0
 """Number of this contract; free to change until the author kit makes it 1, from then on hooks are only added."""
@@ -84,8 +86,8 @@ def register_engines(register: Callable[[EngineCard], None]) -> None:
 
 
 @hookspec
-def register_services(register: Callable[[str, str, Callable[[], Any]], None]) -> None:
-    """Call ``register(kind, name, factory)``, kind ``vad`` or ``aligner``; chosen by name. Start-up. *Provisional.*"""
+def register_services(register: Callable[[AlignerCard], None]) -> None:
+    """Call ``register(card)`` for each aligner this plugin brings; chosen by name, never by install order. Start-up."""
 
 
 # Finding a checkpoint
@@ -204,8 +206,23 @@ def review_output(
 
 
 @hookspec(firstresult=True)
-def align_words(model: FrontendModel, output: ClipOutput, clip: Clip, prepared: PreparedClip) -> Sequence[Word]:
-    """Words with times, from ``output.attention``. Worker. *Provisional.*"""
+def prepare_alignment(model: FrontendModel, output: ClipOutput, prepared: PreparedClip) -> Alignment | None:
+    """What ``align_words`` has to see of the decoder's cross attention. Worker. Default: None, it needs none.
+
+    Called once a clip is done and has text, if the caller wants word times. ``output`` is all of it, what was committed
+    before included.
+    """
+
+
+@hookspec(firstresult=True)
+def align_words(
+    model: FrontendModel, output: ClipOutput, clip: Clip, prepared: PreparedClip, attention: Any
+) -> Sequence[Word]:
+    """Words with times in milliseconds after the clip's start. Worker. Required of a model with word times.
+
+    ``attention`` is None, or answers ``prepare_alignment``: float32 of shape [heads, prompt positions, encoder rows],
+    scaled products of queries and keys before the softmax. The core keeps times in the clip and in order.
+    """
 
 
 # Weights

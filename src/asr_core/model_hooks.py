@@ -10,6 +10,7 @@ from pluggy import HookCaller
 from asr_core.errors import AsrError, PluginError
 from asr_core.types import (
     Accept,
+    Alignment,
     AudioSpan,
     Capabilities,
     Checkpoint,
@@ -142,11 +143,17 @@ class ModelHooks:
             self._refuse("review_output", "Accept, Retry or NoSpeech", _kind(verdict))
         return verdict
 
+    def prepare_alignment(self, model: FrontendModel, output: ClipOutput, prepared: PreparedClip) -> Alignment | None:
+        """None unless the plugin wants to see attention."""
+        return self._ask("prepare_alignment", Alignment, model=model, output=output, prepared=prepared)
+
     def align_words(
-        self, model: FrontendModel, output: ClipOutput, clip: Clip, prepared: PreparedClip
+        self, model: FrontendModel, output: ClipOutput, clip: Clip, prepared: PreparedClip, attention: Any
     ) -> Sequence[Word]:
-        """As many words as the plugin finds; ask :meth:`has` first."""
-        words = self._demand("align_words", model=model, output=output, clip=clip, prepared=prepared)
+        """As many words as the plugin finds; required where word times are promised."""
+        words = self._demand(
+            "align_words", model=model, output=output, clip=clip, prepared=prepared, attention=attention
+        )
         return self._each("align_words", Word, words)
 
     # Weights stage

@@ -7,9 +7,7 @@ import importlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +17,7 @@ from asr_core.api import Transcriber, load
 from asr_core.loading import ServedModel
 from asr_core.runtime.stream import TextDelta
 from asr_core.testing.distributions import write_distribution
-from asr_core.types import Samples, Transcript, TranscriptionRequest
+from asr_core.types import Samples, Segment, Transcript, TranscriptionRequest, Waveform
 
 PLUGINS = Path(__file__).parent / "plugins"
 SECOND = np.full(16_000, 0.5, np.float32)
@@ -48,16 +46,25 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str],
         yield open_
 
 
-Events = list[TextDelta | Transcript]
+Events = list[TextDelta | Segment | Transcript]
 
 
-def streamed(served: ServedModel, sound: Samples, request: TranscriptionRequest, into: Events | None = None) -> Events:
+def streamed(
+    served: ServedModel,
+    sound: Samples,
+    request: TranscriptionRequest,
+    into: Events | None = None,
+    *,
+    segments: bool = False,
+) -> Events:
     """Everything a stream says, on an event loop of its own; ``into`` has it even if an error ends the stream."""
     events = [] if into is None else into
 
     async def collect() -> None:
-        read = partial(audio.from_array, sound, served.native_limit.sample_rate)
-        async for event in pipeline.stream(served, read, request):
+        async def read(rate: int) -> Waveform:
+            return audio.from_array(sound, rate, rate)
+
+        async for event in pipeline.stream(served, read, request, segments=segments):
             events.append(event)
 
     asyncio.run(collect())
@@ -69,16 +76,22 @@ def streamed_fixture() -> Callable[..., Events]:
     return streamed
 
 
+def told(segment: Segment) -> tuple[int, int, str, str | None]:
+    return segment.start_ms, segment.end_ms, segment.text, segment.speaker
+
+
 @pytest.fixture(scope="module")
 def play(opened: Callable[[str], Transcriber]) -> Callable[[str, Script], tuple[list[str], Transcript]]:
     """What model ``name`` streams for a script, after the checks that hold for every stream."""
 
     def play(name: str, script: Script) -> tuple[list[str], Transcript]:
         request = TranscriptionRequest(options={"script": json.dumps(script)})
-        *deltas, transcript = streamed(opened(name).served, np.tile(SECOND, len(script)), request)
+        sound = np.tile(SECOND, len(script))
+        *events, transcript = streamed(opened(name).served, sound, request, segments=True)
         assert isinstance(transcript, Transcript)
-        assert all(isinstance(delta, TextDelta) and delta.text for delta in deltas)
-        texts: list[Any] = [delta.text for delta in deltas]
+        texts = [event.text for event in events if isinstance(event, TextDelta)]
+        assert all(texts)
+        assert [told(event) for event in events if isinstance(event, Segment)] == list(map(told, transcript.segments))
         assert "".join(texts) == transcript.text
         return texts, transcript
 

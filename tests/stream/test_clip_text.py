@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from asr_core.runtime.stream import ClipText
-from asr_core.types import End, Piece, Tokens
+from asr_core.types import End, Piece, Segment, Start, Tokens
 
 ENDS = 1000
 """Tokens from here on end a segment, so many milliseconds later."""
@@ -85,3 +85,18 @@ def test_what_is_dropped_is_not_sent(text: ClipText, sent: list[str]) -> None:
     text.drop()
     text.commit()
     assert (sent, text.folded().text) == ([], "")
+
+
+@pytest.mark.parametrize("behind", [("b",), (Start(300),)], ids=["text", "start"])
+def test_a_token_that_goes_on_behind_an_end_ends_no_segment(behind: Piece) -> None:
+    """What is told of a segment is what the whole will say: nobody knows yet when this one ends, or that it began."""
+    pieces: dict[int, Piece] = {1: ("a",), 2: (End(200), *behind), 3: ("c",), 4: (End(500),)}
+    told: list[Segment] = []
+    text = ClipText(lambda tokens, *_: (tuple(item for token in tokens for item in pieces[token]), None), 1000, print)
+    text.tell = told.extend
+    text.begin(())
+    for token in pieces:
+        take(text, token)
+        if text.ends_segment:
+            text.commit(by_segment=True)
+    assert tuple(told) == text.folded().segments

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import numpy as np
 import pytest
 
 from asr_core.errors import EngineError, InvalidRequestError, PluginError
 from asr_core.testing import tones
-from asr_core.types import TranscriptionRequest
+from asr_core.types import Segment, TranscriptionRequest
 
 PAIRS, STOP = 256, 256 + 65536
 RETRY, NOBODY, RESUME, END = STOP + 1, STOP + 2, STOP + 3, STOP + 105
@@ -49,6 +51,18 @@ def test_by_segment(play: Any) -> None:
     deltas, transcript = play("scripted-segment", [[said(" one", 10) + said(" two", 20) + said(" three")]])
     assert deltas == ["one", " two", " three"]
     assert [(one.start_ms, one.end_ms) for one in transcript.segments] == [(0, 100), (100, 200), (200, 1000)]
+
+
+def test_segments_are_told_behind_their_text(opened: Any, streamed: Any) -> None:
+    script = said("one", 10) + said(" two", 20) + said(" three")
+    request = TranscriptionRequest(options={"script": json.dumps([[script]])})
+    events = streamed(opened("scripted-segment").served, np.full(16_000, 0.5, np.float32), request, segments=True)
+    assert [event.text for event in events] == ["one", "one", " two", "two", " three", "three", "one two three"]
+    assert [(event.start_ms, event.end_ms) for event in events if isinstance(event, Segment)] == [
+        (0, 100),
+        (100, 200),
+        (200, 1000),
+    ]
 
 
 def test_by_clip(play: Any) -> None:
@@ -170,3 +184,10 @@ def test_a_model_resumes_at_the_end_only(play: Any) -> None:
     assert play("reviewed-clip", script)[0] == ["one two", " three"]
     with pytest.raises(PluginError, match="consumed_to is 16000 while the model still listens"):
         play("reviewed-segment", script)
+
+
+def test_a_clip_is_resumed_64_times_and_no_more(play: Any) -> None:
+    more, last = [[*said("a"), RESUME]], [said("b")]
+    assert play("reviewed-clip", [more] * 64 + [last])[1].text == " ".join("a" * 64 + "b")
+    with pytest.raises(PluginError, match="a clip was resumed 64 times"):
+        play("reviewed-clip", [more] * 65 + [last])

@@ -25,7 +25,9 @@ ABLE = Capabilities(
     [
         (TranscriptionRequest(task="translate"), "task"),
         (TranscriptionRequest(language="de"), "language"),
+        (TranscriptionRequest(languages=("de",)), "languages"),
         (TranscriptionRequest(times=frozenset({"segment"})), "timestamp_granularities"),
+        (TranscriptionRequest(times=frozenset({"word"})), "timestamp_granularities"),
         (TranscriptionRequest(prompt="x"), "prompt"),
         (TranscriptionRequest(keywords=("x",)), "keywords"),
         (TranscriptionRequest(temperature=0.5), "temperature"),
@@ -84,6 +86,18 @@ def test_the_model_gets_its_own_code(written: str, code: str | None) -> None:
     assert admit("able", able, request) == evolve(request, language=code)
 
 
+def test_candidates_become_the_models_codes_each_once() -> None:
+    able = evolve(ABLE, candidates=True)
+    request = TranscriptionRequest(languages=("German", "de-AT", "auto", "EN"), language="auto")
+    assert admit("able", able, request).languages == ("de", "en")
+
+
+def test_candidates_beside_a_language_are_refused() -> None:
+    with pytest.raises(InvalidRequestError, match="give them or language") as raised:
+        admit("able", evolve(ABLE, candidates=True), TranscriptionRequest(language="de", languages=("en",)))
+    assert raised.value.param == "languages"
+
+
 @pytest.mark.parametrize("written", [None, "", " ", "auto", "Auto"])
 def test_leaving_it_to_a_model_that_takes_no_language(written: str | None) -> None:
     assert admit("plain", Capabilities(), TranscriptionRequest(language=written)).language is None
@@ -91,6 +105,12 @@ def test_leaving_it_to_a_model_that_takes_no_language(written: str | None) -> No
 
 def test_what_it_can_do_passes() -> None:
     request = TranscriptionRequest(
-        "translate", "de", "p", ("k",), 0.5, frozenset({"segment"}), {"beams": 5, "loud": True, "gain": 1}
+        task="translate",
+        language="de",
+        prompt="p",
+        keywords=("k",),
+        temperature=0.5,
+        times=frozenset({"segment"}),
+        options={"beams": 5, "loud": True, "gain": 1},
     )
     assert admit("able", ABLE, request) == request

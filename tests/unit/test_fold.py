@@ -34,6 +34,15 @@ def test_a_missing_start_is_the_last_end() -> None:
     assert bounds(Start(100), "a", End(300), "b", End(900)) == [(100, 300, "a"), (300, 900, "b")]
 
 
+def test_missing_ends_are_the_next_bound_that_is_known() -> None:
+    assert bounds(Speaker("A"), Start(100), "a", Speaker("B"), "b", End(900), Start(950), "c", End(990)) == [
+        (100, 900, "a"),
+        (900, 900, "b"),
+        (950, 990, "c"),
+    ]
+    assert bounds(Start(100), "a", Start(300), " ", End(400), Start(500), "b", End(900))[0] == (100, 300, "a")
+
+
 def test_a_missing_last_end_is_the_end_of_the_clip() -> None:
     assert bounds(Start(100), "a") == [(100, 10_000, "a")]
 

@@ -6,11 +6,12 @@ import json
 import re
 
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
 from asr_core.formats import FORMATS, stamp, to_json, to_srt, to_vtt
-from asr_core.types import Segment, Transcript
+from asr_core.types import Segment, Transcript, Word
 
 TRANSCRIPT = Transcript(
     text="Ja & nein <ok>",
@@ -41,6 +42,30 @@ def test_json_is_in_seconds() -> None:
 @pytest.mark.parametrize("name", FORMATS)
 def test_nothing_said_is_written_without_complaint(name: str) -> None:
     assert isinstance(FORMATS[name](Transcript("", None, 0.0)), str)
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "shown"),
+    [
+        (0, "00:00:00,000"),
+        (1_000, "00:00:01,000"),
+        (4_100, "00:00:04,100"),
+        (59_999, "00:00:59,999"),
+        (60_000, "00:01:00,000"),
+        (3_599_999, "00:59:59,999"),
+        (3_600_000, "01:00:00,000"),
+        (36_000_000, "10:00:00,000"),
+        (360_000_000, "100:00:00,000"),
+    ],
+)
+def test_stamps_carry(milliseconds: int, shown: str) -> None:
+    assert stamp(milliseconds, ",") == shown
+
+
+def test_json_has_words_if_there_are_any() -> None:
+    timed = evolve(TRANSCRIPT, words=(Word(3_599_999, 3_600_000, "ok"),))
+    assert json.loads(to_json(timed))["words"] == [{"start": 3599.999, "end": 3600.0, "text": "ok"}]
+    assert "words" not in json.loads(to_json(TRANSCRIPT))
 
 
 @given(st.integers(0, 400 * 3_600_000))

@@ -13,6 +13,7 @@ from asr_core.errors import InvalidRequestError, PluginError
 from asr_core.model_hooks import ModelHooks
 from asr_core.types import (
     Accept,
+    Alignment,
     AudioSpan,
     Capabilities,
     Checkpoint,
@@ -57,7 +58,8 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "extract_features": (FRONTEND, CLIP, SPANS),
     "decode_tokens": (FRONTEND, (1,), None, False, ()),
     "review_output": (FRONTEND, None, None, PREPARED, TranscriptionRequest(), ClipContext()),
-    "align_words": (FRONTEND, None, CLIP, PREPARED),
+    "align_words": (FRONTEND, None, CLIP, PREPARED, None),
+    "prepare_alignment": (FRONTEND, None, PREPARED),
     "load_weights": (FRONTEND, frozenset({"encoder"}), "cpu", "float32"),
     "encode_batch": (FRONTEND, (FEATURE, FEATURE)),
     "recognize_batch": (FRONTEND, (FEATURE, FEATURE)),
@@ -75,6 +77,7 @@ GOOD: dict[str, Any] = {
     "extract_features": [FEATURE, FEATURE],
     "decode_tokens": (("a", Start(3), Speaker("1")), 7),
     "review_output": Retry("loop"),
+    "prepare_alignment": Alignment((1, 2), ((0, 1),)),
     "align_words": [Word(0, 1, "a")],
     "load_weights": Weights(),
     "encode_batch": [np.zeros((5, 2)), np.zeros((5, 2))],
@@ -88,6 +91,7 @@ DEFAULTS: dict[str, Any] = {
     "streaming_policy": StreamingPolicy(),
     "check_request": None,
     "review_output": Accept(),
+    "prepare_alignment": None,
 }
 REQUIRED = sorted(ARGUMENTS.keys() - DEFAULTS.keys())
 COLLECTED = {"register_models", "register_engines", "register_services", "postprocess_transcript"}

@@ -94,7 +94,7 @@ def test_a_stream_adds_up_to_the_transcript(transcriber: Transcriber) -> None:
 
     async def collect() -> list[Any]:
         request = TranscriptionRequest(language="en", keywords=("fox",))
-        return [event async for event in stream(transcriber.served, partial(audio.load, path), request)]
+        return [event async for event in stream(transcriber.served, partial(audio.read, path), request)]
 
     *deltas, transcript = asyncio.run(collect())
     assert isinstance(transcript, Transcript)

@@ -76,7 +76,7 @@ def test_messages_are_as_recorded(tiny: Transcriber, name: str) -> None:
 
 
 def test_a_stream_says_whole_segments(taught: Transcriber, reading: Samples) -> None:
-    def read(rate: int) -> Any:
+    async def read(rate: int) -> Any:
         return audio.from_array(reading[: 6 * RATE], RATE, rate)
 
     async def collect(request: TranscriptionRequest) -> list[Any]:

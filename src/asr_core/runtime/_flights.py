@@ -10,7 +10,7 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from asr_core.errors import AsrError, OverloadedError
+from asr_core.errors import AsrError, BusyError
 from asr_core.runtime._batches import Address, BatchQueue, Flight
 from asr_core.runtime._encoder_cache import EncoderCache
 from asr_core.types import EncoderPolicy
@@ -76,14 +76,14 @@ class Flights:
         """How many of them would have to be launched.
 
         Raises:
-            OverloadedError: more than may wait; an empty queue takes any number, or long audio could never be served.
+            BusyError: more than may wait; an empty queue takes any number, or long audio could never be served.
         """
         with self.lock:
             count = len({address for address in addresses if address not in self.cache} - self._flying.keys())
             waiting = len(self._queue)
             if waiting and count and waiting + count > self._bound:
                 self.count(refused=1)
-                raise OverloadedError(f"{waiting} spans wait for the encoder already", layer="encoder")
+                raise BusyError(f"{waiting} spans wait for the encoder already", layer="encoder")
             return count
 
     def launch(self, flight: Flight) -> Future[Any]:

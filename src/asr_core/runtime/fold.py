@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeVar
 
 from attrs import define, evolve, field, frozen
 
 from asr_core.runtime.text import Fragment
-from asr_core.types import End, Language, Mark, Segment, Speaker, Start
+from asr_core.types import End, Language, Mark, Segment, Speaker, Start, Word
 
 
 @frozen
@@ -39,20 +40,28 @@ class _Draft:
         return all(not string.strip() for string in self.strings)
 
 
-def fold(fragments: Iterable[Fragment], duration_ms: int, since_ms: int = 0) -> Folded:
-    """Fold the ``fragments`` of a clip that lasts ``duration_ms``, none of which begins before ``since_ms``.
+@frozen
+class Before:
+    """Where the segment before these fragments started and ended, and who talks as they begin."""
+
+    start_ms: int = 0
+    end_ms: int = 0
+    speaker: str | None = None
+
+
+def fold(fragments: Iterable[Fragment], duration_ms: int, before: Before = Before()) -> Folded:
+    """Fold the ``fragments`` of a clip that lasts ``duration_ms`` and go on from what was ``before``.
 
     Missing bounds come from the neighbours, all are clamped to the clip and starts never go back; segments without
     text are dropped.
     """
-    drafts, languages = _collect(fragments)
+    drafts, languages = _collect(fragments, before.speaker)
     text = "".join(draft.text for draft in drafts)
-    drafts = [draft for draft in drafts if not draft.silent]
-    return Folded(text.strip(), _bounded(drafts, duration_ms, since_ms), tuple(dict.fromkeys(languages)))
+    return Folded(text.strip(), _bounded(drafts, duration_ms, before), tuple(dict.fromkeys(languages)))
 
 
-def _collect(fragments: Iterable[Fragment]) -> tuple[list[_Draft], list[str]]:
-    drafts: list[_Draft] = [_Draft()]
+def _collect(fragments: Iterable[Fragment], speaker: str | None) -> tuple[list[_Draft], list[str]]:
+    drafts: list[_Draft] = [_Draft(speaker=speaker)]
     languages: list[str] = []
     for fragment in fragments:
         ended: _Draft | None = None
@@ -87,11 +96,15 @@ def _mark(drafts: list[_Draft], mark: Mark) -> None:
         draft.speaker = mark.label
 
 
-def _bounded(drafts: list[_Draft], duration_ms: int, since_ms: int) -> tuple[Segment, ...]:
+def _bounded(drafts: list[_Draft], duration_ms: int, before: Before) -> tuple[Segment, ...]:
     segments: list[Segment] = []
-    earliest = latest_end = since_ms
+    earliest, latest_end = before.start_ms, before.end_ms
     for number, draft in enumerate(drafts):
-        following = drafts[number + 1].start if number + 1 < len(drafts) else None
+        if draft.silent:
+            continue
+        # One without text bounds what came before it all the same.
+        bounds = (bound for later in drafts[number + 1 :] for bound in (later.start, later.end))
+        following = next((bound for bound in bounds if bound is not None), None)
         start = draft.start if draft.start is not None else latest_end
         start = min(max(start, earliest), duration_ms)
         end = next((bound for bound in (draft.end, following) if bound is not None), duration_ms)
@@ -102,7 +115,10 @@ def _bounded(drafts: list[_Draft], duration_ms: int, since_ms: int) -> tuple[Seg
     return tuple(segments)
 
 
-def shift(segment: Segment, by_ms: int, until_ms: int) -> Segment:
-    """``segment`` on a clock that starts ``by_ms`` earlier, kept within ``until_ms``."""
-    start, end = (min(bound + by_ms, until_ms) for bound in (segment.start_ms, segment.end_ms))
-    return evolve(segment, start_ms=start, end_ms=end)
+Timed = TypeVar("Timed", Segment, Word)
+
+
+def shift(timed: Timed, by_ms: int, until_ms: int) -> Timed:
+    """A segment or word on a clock that starts ``by_ms`` earlier, kept within ``until_ms``."""
+    start, end = (min(bound + by_ms, until_ms) for bound in (timed.start_ms, timed.end_ms))
+    return evolve(timed, start_ms=start, end_ms=end)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from uuid import uuid4
 
 from asr_core.engines.protocol import EncodedRows, GenerationRequest, PromptInput
-from asr_core.types import AudioSlice, AudioSpan, PreparedClip, Probe, PromptPart
+from asr_core.types import Alignment, AudioSlice, AudioSpan, PreparedClip, Probe, PromptPart
 
 Encoded = Mapping[AudioSpan, EncodedRows]
 """Rows of every span of a clip."""
@@ -33,6 +33,12 @@ def probe_request(prepared: PreparedClip, probe: Probe, encoded: Encoded, caller
     return GenerationRequest(
         uuid4().hex, prompt, cross=_cross(prepared, encoded), inspect=probe.token_ids, caller=caller
     )
+
+
+def alignment_request(prepared: PreparedClip, alignment: Alignment, encoded: Encoded, caller: str) -> GenerationRequest:
+    """A question about the clip: one token, of which only the attention matters."""
+    cross = _cross(prepared, encoded)
+    return GenerationRequest(uuid4().hex, (alignment.prompt,), cross=cross, attend=alignment.heads, caller=caller)
 
 
 def _cross(prepared: PreparedClip, encoded: Encoded) -> EncodedRows | None:

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from attrs import define, field, frozen
 
 from asr_core.longform import join_texts
 from asr_core.model_hooks import ModelHooks
-from asr_core.runtime.fold import Folded, fold
+from asr_core.runtime.fold import Before, Folded, fold
 from asr_core.runtime.text import DecodeTokens, TokenText
-from asr_core.types import CheckpointModel, ClipOutput, End, Finish, StreamingPolicy, Tokens
+from asr_core.types import (
+    CheckpointModel,
+    ClipOutput,
+    End,
+    Finish,
+    Piece,
+    Segment,
+    Speaker,
+    SpokenToken,
+    StreamingPolicy,
+    Tokens,
+)
 
 
 @frozen
@@ -48,17 +59,19 @@ class TextDelta:
 class ClipText:
     """The output of one clip over all its attempts: a retry begins after what is committed.
 
-    ``send`` gets committed text as it is, white space at both ends of the clip included.
+    ``send`` gets committed text as it is, white space at both ends of the clip included; ``tell`` the segments that are
+    known to end with it, as they will stand in the whole.
     """
 
     decode: DecodeTokens
     duration_ms: int
     send: Callable[[str], None]
+    tell: Callable[[tuple[Segment, ...]], None] = lambda segments: None
     _given: Tokens = field(init=False, default=())
     _tokens: list[int] = field(init=False, factory=list)
     _logprobs: list[float] = field(init=False, factory=list)
     _text: TokenText = field(init=False)
-    _since_ms: int = field(init=False, default=0)
+    _before: Before = field(init=False, default=Before())
 
     def __attrs_post_init__(self) -> None:
         self._text = TokenText(self.decode)
@@ -96,7 +109,7 @@ class ClipText:
 
     def output(self, finish: Finish | None = None) -> ClipOutput:
         """What is not committed, for review."""
-        folded = fold(self._text.pending, self.duration_ms, self._since_ms)
+        folded = self._pending()
         tokens, logprobs, given = tuple(self._tokens), tuple(self._logprobs), self.committed or self._given
         return ClipOutput(tokens, logprobs, given, folded.text, folded.segments, folded.languages, finish)
 
@@ -105,16 +118,17 @@ class ClipText:
         self._text.close()
         return self.output(finish)
 
-    def commit(self) -> None:
-        """Send what was added since the last commit."""
-        text = self._pending_text()
-        marks = (item for fragment in self._text.pending for item in fragment.piece)
-        self._since_ms = max([self._since_ms, *(mark.ms for mark in marks if isinstance(mark, End))])
+    def commit(self, *, by_segment: bool = False) -> None:
+        """Send what was added since the last commit; ``by_segment`` if that is whole segments."""
+        text, ended = self._pending_text(), self._pending().segments if by_segment else ()
+        self._before = self._next(ended)
         self._text.commit()
         self._tokens.clear()
         self._logprobs.clear()
         if text:
             self.send(text)
+        if ended:
+            self.tell(ended)
 
     def drop(self) -> None:
         """Forget what is not committed."""
@@ -124,9 +138,36 @@ class ClipText:
         """All that is there, committed or not."""
         return fold(self._text.fragments, self.duration_ms)
 
+    def whole(self, finish: Finish) -> ClipOutput:
+        """All that is there as one output, the given tokens among the others."""
+        folded, fragments = self.folded(), self._text.fragments
+        tokens = tuple(token for fragment in fragments for token in fragment.tokens)
+        logprobs = tuple(logprob for fragment in fragments for logprob in fragment.logprobs)
+        return ClipOutput(tokens, logprobs, (), folded.text, folded.segments, folded.languages, finish)
+
+    def spoken(self) -> tuple[SpokenToken, ...]:
+        """The generated tokens that have text."""
+        texts = ((_text_of(fragment.piece), fragment.logprobs) for fragment in self._text.fragments)
+        return tuple(SpokenToken(text, sum(logprobs)) for text, logprobs in texts if text and logprobs)
+
+    def _pending(self) -> Folded:
+        return fold(self._text.pending, self.duration_ms, self._before)
+
+    def _next(self, ended: Sequence[Segment]) -> Before:
+        """What will be before the coming fragments: ``ended`` segments if it is known that they have, else by marks."""
+        marks = [item for fragment in self._text.pending for item in fragment.piece]
+        speaker = next((mark.label for mark in reversed(marks) if isinstance(mark, Speaker)), self._before.speaker)
+        if ended:
+            return Before(ended[-1].start_ms, ended[-1].end_ms, speaker)
+        end_ms = max([self._before.end_ms, *(mark.ms for mark in marks if isinstance(mark, End))])
+        return Before(end_ms, end_ms, speaker)
+
     def _pending_text(self) -> str:
-        pieces = (fragment.piece for fragment in self._text.pending)
-        return "".join(item for piece in pieces for item in piece if isinstance(item, str))
+        return "".join(_text_of(fragment.piece) for fragment in self._text.pending)
+
+
+def _text_of(piece: Piece) -> str:
+    return "".join(item for item in piece if isinstance(item, str))
 
 
 @define(eq=False)

@@ -53,9 +53,9 @@ class TokenText:
 
     @property
     def ends_segment(self) -> bool:
-        """Whether the last token ended a segment."""
+        """Whether the last token ended a segment, and says nothing of what comes behind it."""
         piece = self.fragments[-1].piece if self.fragments and not self.holding else ()
-        return any(isinstance(item, End) for item in piece)
+        return bool(piece) and isinstance(piece[-1], End)
 
     @property
     def holding(self) -> bool:

@@ -2,6 +2,7 @@
 
 from asr_core.types._audio import AudioSpan, Clip, Feature, Hole, Samples, Waveform
 from asr_core.types._clip import (
+    Alignment,
     AudioSlice,
     Bias,
     ClipContext,
@@ -17,7 +18,7 @@ from asr_core.types._clip import (
     TranscriptionRequest,
     ValueRule,
 )
-from asr_core.types._limits import ChunkPolicy, EncoderPolicy, NativeLimit, StreamingPolicy, UploadLimits
+from asr_core.types._limits import ChunkPolicy, EncoderPolicy, NativeLimit, ServerLimits, StreamingPolicy, UploadLimits
 from asr_core.types._model import (
     Capabilities,
     Checkpoint,
@@ -43,6 +44,7 @@ from asr_core.types._output import (
     Retry,
     Segment,
     Speaker,
+    SpokenToken,
     Start,
     Stretch,
     Transcript,
@@ -53,6 +55,7 @@ from asr_core.types._output import (
 
 __all__ = [
     "Accept",
+    "Alignment",
     "AudioSlice",
     "AudioSpan",
     "Bias",
@@ -89,7 +92,9 @@ __all__ = [
     "Samples",
     "Sampling",
     "Segment",
+    "ServerLimits",
     "Speaker",
+    "SpokenToken",
     "Start",
     "StreamingPolicy",
     "Stretch",

@@ -17,12 +17,14 @@ Tokens = tuple[int, ...]
 class TranscriptionRequest:
     """What the caller asked for, already checked against the model's capabilities.
 
-    ``temperature`` is None when the caller gave none, which is not the same as 0. ``times`` is a subset of
-    {"segment", "word"}. ``options`` holds the fields the plugin declared, validated by type.
+    ``languages`` are candidates, of which detection is to choose; empty for all. ``temperature`` is None when the
+    caller gave none, which is not the same as 0. ``times`` is a subset of {"segment", "word"}. ``options`` holds the
+    fields the plugin declared, validated by type.
     """
 
     task: Task = "transcribe"
     language: str | None = None
+    languages: tuple[str, ...] = ()
     prompt: str | None = None
     keywords: tuple[str, ...] = ()
     temperature: float | None = None
@@ -67,6 +69,17 @@ class Probe:
     name: str
     prompt: tuple[PromptPart, ...]
     token_ids: Tokens
+
+
+@frozen
+class Alignment:
+    """A question to the model: at which encoder rows ``heads``, as (layer, head), look from the ``prompt``.
+
+    The prompt is tokens; the rows are those of the clip's ``cross``.
+    """
+
+    prompt: Tokens
+    heads: tuple[tuple[int, int], ...]
 
 
 @frozen
@@ -124,9 +137,8 @@ class PreparedClip:
     index of the span a cross-attending decoder listens to. ``given`` are output tokens already decided: the engine
     appends them to the prompt, rules and text see them as output, budget and mean log-probability do not.
     ``stop`` ends generation, ``budget`` bounds the new tokens and is the plugin's to keep within the model's context.
-    ``probes`` without a result in the context are answered and ``prepare_clip`` is called again. ``align`` names
-    attention heads as (layer, head) that ``align_words`` needs (*provisional*). A model that recognises without
-    generating needs ``spans`` alone.
+    ``probes`` without a result in the context are answered and ``prepare_clip`` is called again. A model that
+    recognises without generating needs ``spans`` alone.
 
     Raises:
         ValueError: ``cross`` or a slice names rows that are not there.
@@ -142,7 +154,6 @@ class PreparedClip:
     sampling: Sampling = Sampling()
     rules: tuple[Rule, ...] = ()
     probes: tuple[Probe, ...] = ()
-    align: tuple[tuple[int, int], ...] = ()
 
     def __attrs_post_init__(self) -> None:
         probed = (part for probe in self.probes for part in probe.prompt)

@@ -1,4 +1,4 @@
-"""Three numbers that must never be one number, and the two policies beside them."""
+"""Three numbers that must never be one number, what a server has room for, and two policies."""
 
 from __future__ import annotations
 
@@ -53,6 +53,39 @@ class UploadLimits:
     min_seconds: float = 0.1
     max_seconds: float = 4 * 3600.0
     max_decode_seconds: float = 120.0
+
+    @property
+    def body_bytes(self) -> int:
+        """What a whole body may have: 2 MiB more than the largest file, for the other fields and the part headers."""
+        return self.max_bytes + 2 * 1024 * 1024
+
+
+@frozen
+class ServerLimits:
+    """What all callers together may have in progress, and how long one of them may take; ``upload`` is for each alone.
+
+    ``max_total_bytes`` of uploads may be on disk, and ``max_total_seconds`` of decoded sound in memory (a minute at
+    16 kHz is 3.8 MB), while ``max_decodes`` uploads are decoded. Who finds the sound's limits reached waits
+    ``max_wait`` seconds. A request takes at most ``request_timeout`` seconds, by default as long as the openai client
+    waits, of which its upload may pause for ``upload_timeout``.
+
+    Raises:
+        ValueError: one upload that ``upload`` allows could never be served.
+    """
+
+    upload: UploadLimits = UploadLimits()
+    max_total_bytes: int = 1024**3
+    max_total_seconds: float = 8 * 3600.0
+    max_decodes: int = 4
+    max_wait: float = 10.0
+    request_timeout: float = 600.0
+    upload_timeout: float = 30.0
+
+    def __attrs_post_init__(self) -> None:
+        if self.max_total_bytes < self.upload.body_bytes:
+            raise ValueError(f"max_total_bytes must be at least {self.upload.body_bytes}: one file, and form fields")
+        if self.max_total_seconds < self.upload.max_seconds:
+            raise ValueError("max_total_seconds must not be less than max_seconds")
 
 
 @frozen

@@ -64,7 +64,8 @@ class Capabilities:
     lower case (the core knows tags and English names). ``prompt`` is what a caller's prompt means to the model, None
     when it has no use for one. ``requires`` names, per capability (a task or one of the fields below), the engine
     features without which it cannot be served. ``generates`` is False for a model without a decoder, which needs no
-    engine and implements ``recognize_batch``. Nobody asks for word times yet: ``word_times`` is *provisional*.
+    engine and implements ``recognize_batch``. ``word_times`` promises the hooks of alignment, of a served model those
+    or an aligner. ``candidates`` tells that detection can be held to the languages a caller thinks possible.
 
     Raises:
         ValueError: ``requires`` names something that is no capability, or an alias no language.
@@ -74,6 +75,7 @@ class Capabilities:
     languages: tuple[str, ...] = ()
     language_aliases: Mapping[str, str] = Factory(dict)
     detects_language: bool = False
+    candidates: bool = False
     segment_times: bool = False
     word_times: bool = False
     speakers: bool = False
@@ -85,7 +87,8 @@ class Capabilities:
     generates: bool = True
 
     def __attrs_post_init__(self) -> None:
-        optional = {"segment_times", "word_times", "speakers", "detects_language", "prompt", "keywords", "temperature"}
+        optional = {"segment_times", "word_times", "speakers", "detects_language", "candidates", "prompt", "keywords"}
+        optional |= {"temperature"}
         if unknown := self.requires.keys() - self.tasks - optional:
             raise ValueError(f"requires names what is no capability here: {', '.join(sorted(unknown))}")
         if unknown := set(self.language_aliases.values()) - set(self.languages):

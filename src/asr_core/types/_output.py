@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
-from attrs import field, frozen
+from attrs import frozen
 
 from asr_core.types._clip import Tokens
 
@@ -67,7 +67,9 @@ class Recognized:
 class Segment:
     """A stretch of text with its time in milliseconds.
 
-    ``tokens`` are the output tokens it came from, ``logprobs`` those of them that were generated rather than given.
+    ``tokens`` are the output tokens it came from, ``logprobs`` those of them that were generated rather than given,
+    drawn at ``temperature``. ``clip_ms`` is where its clip starts. ``no_speech_prob`` is the model's, or the share of
+    the segment in which nothing sounds.
     """
 
     start_ms: int
@@ -76,6 +78,14 @@ class Segment:
     speaker: str | None = None
     tokens: Tokens = ()
     logprobs: tuple[float, ...] = ()
+    temperature: float = 0.0
+    clip_ms: int = 0
+    no_speech_prob: float = 0.0
+
+    @property
+    def mean_logprob(self) -> float:
+        """Natural log-probability per generated token; 0.0 when none was generated."""
+        return _mean(self.logprobs)
 
 
 @frozen
@@ -87,14 +97,21 @@ class Word:
     text: str
 
 
+@frozen
+class SpokenToken:
+    """One generated token, or several that only together make text, with their summed log-probability."""
+
+    text: str
+    logprob: float
+
+
 @frozen(eq=False)
 class ClipOutput:
     """What one attempt at a clip has put out and nobody has committed yet, as review sees it.
 
     ``tokens`` are what was generated, the stop token included; ``given`` came before them. ``text`` and ``segments``,
     whose times count from the clip's start, hold the given tokens too, except those that are committed. ``finish`` is
-    ``length`` when the budget ran out and None while generation goes on, at the end of a segment. ``attention`` is
-    *provisional*, and None for now.
+    ``length`` when the budget ran out and None while generation goes on, at the end of a segment.
     """
 
     tokens: Tokens
@@ -104,12 +121,15 @@ class ClipOutput:
     segments: tuple[Segment, ...]
     languages: tuple[str, ...]
     finish: Finish | None
-    attention: Any = field(default=None, repr=False)
 
     @property
     def mean_logprob(self) -> float:
         """Natural log-probability per generated token, stop token included; 0.0 when nothing was generated."""
-        return sum(self.logprobs) / len(self.logprobs) if self.logprobs else 0.0
+        return _mean(self.logprobs)
+
+
+def _mean(logprobs: tuple[float, ...]) -> float:
+    return sum(logprobs) / len(logprobs) if logprobs else 0.0
 
 
 @frozen
@@ -118,9 +138,11 @@ class Accept:
 
     ``consumed_to`` (samples after the clip's start) says where the model stopped listening: the rest becomes a clip of
     its own, so no text of this output may start behind it. Only for the whole output, not while generation goes on.
+    ``no_speech_prob`` is how sure the model is that nobody speaks, if it tells.
     """
 
     consumed_to: int | None = None
+    no_speech_prob: float | None = None
 
 
 @frozen
@@ -179,8 +201,9 @@ class Usage:
 class Transcript:
     """The answer to one request; times count from the start of the audio.
 
-    ``language`` is the requested or detected code, None if the model does not tell. ``coverage`` accounts for every
-    sample of the audio in order, followed by what the decoder lost; ``guards`` tells what was done to the text.
+    ``language`` is the requested or detected code, None if the model does not tell. ``tokens`` are the generated ones
+    that have text. ``coverage`` accounts for every sample of the audio in order, followed by what the decoder lost;
+    ``guards`` tells what was done to the text.
     """
 
     text: str
@@ -188,6 +211,7 @@ class Transcript:
     duration: float
     segments: tuple[Segment, ...] = ()
     words: tuple[Word, ...] = ()
+    tokens: tuple[SpokenToken, ...] = ()
     coverage: tuple[Stretch, ...] = ()
     guards: tuple[str, ...] = ()
     usage: Usage = Usage()
