@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from pathlib import Path
 
 import nox
@@ -82,6 +83,19 @@ def soak(session: nox.Session) -> None:
     install_editable(session, *PLUGINS)
     session.install(*CONSTRAINTS, "httpx", "soundfile")
     session.run("python", "benchmarks/soak.py", *session.posargs)
+
+
+@nox.session
+def fuzz(session: nox.Session) -> None:
+    """Thousands of requests that nobody should make, others each time; arguments go to pytest.
+
+    ``ASR_CORE_FUZZ_CASES=20000 nox -s fuzz -- --hypothesis-seed=7`` makes so many for each test, and the same again.
+    """
+    install_editable(session)
+    session.install(*CONSTRAINTS, *nox.project.dependency_groups(GROUPS, "tests"))
+    seed, cases = secrets.randbelow(2**32), os.environ.get("ASR_CORE_FUZZ_CASES", "2000")
+    command = ["pytest", "-s", "tests/fuzz", "tests/http/test_schema.py", f"--hypothesis-seed={seed}", *session.posargs]
+    session.run(*command, env={"ASR_CORE_FUZZ_CASES": cases})
 
 
 @nox.session
