@@ -11,12 +11,23 @@ from typing import TYPE_CHECKING, Any
 from asr_core.engines.protocol import EngineCard
 from asr_core.errors import AsrError
 from asr_core.hookspecs import HOOK_API, hookimpl
+from asr_core.services import AlignerCard
 from asr_core.types import ModelCard, Transcript
 
 if TYPE_CHECKING:
     from asr_core.api import Transcriber, load
 
-__all__ = ["HOOK_API", "AsrError", "EngineCard", "ModelCard", "Transcriber", "Transcript", "hookimpl", "load"]
+__all__ = [
+    "HOOK_API",
+    "AlignerCard",
+    "AsrError",
+    "EngineCard",
+    "ModelCard",
+    "Transcriber",
+    "Transcript",
+    "hookimpl",
+    "load",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import weakref
 from collections.abc import Iterable
@@ -34,17 +35,19 @@ def load(
     engine: str = "torch",
     device: str = "auto",
     dtype: str = "auto",
+    aligner: str | None = None,
     plugins: Plugins | None = None,
 ) -> Transcriber:
     """Open ``model``: a name (``asr-core models`` lists them), a directory, a file or a hub id.
 
-    ``checkpoint`` is a directory or hub id to read in place of what the name stands for.
+    ``checkpoint`` is a directory or hub id to read in place of what the name stands for. ``aligner`` names one that
+    times words (``asr-core plugins list``), also for a model with times of its own.
 
     Raises:
         ModelNotFoundError: no installed plugin knows it; the message has near names.
         CheckpointError: its weights cannot be had; the message says what would help.
     """
-    return Transcriber(plugins or Plugins.discover(), model, EngineOptions(engine, device, dtype), checkpoint)
+    return Transcriber(plugins or Plugins.discover(), model, EngineOptions(engine, device, dtype, aligner), checkpoint)
 
 
 class Transcriber:
@@ -73,6 +76,7 @@ class Transcriber:
         rate: int | None = None,
         task: Task = "transcribe",
         language: str | None = None,
+        languages: Iterable[str] = (),
         prompt: str | None = None,
         keywords: Iterable[str] = (),
         temperature: float | None = None,
@@ -87,11 +91,20 @@ class Transcriber:
         Raises:
             InvalidRequestError: the request or the audio cannot be served; the message says why.
         """
-        request = TranscriptionRequest(task, language, prompt, tuple(keywords), temperature, frozenset(times), options)
+        request = TranscriptionRequest(
+            task=task,
+            language=language,
+            languages=tuple(languages),
+            prompt=prompt,
+            keywords=tuple(keywords),
+            temperature=temperature,
+            times=frozenset(times),
+            options=options,
+        )
         if hasattr(source, "dtype"):
             read: ReadAudio = partial(_from_array, source, rate)
         else:
-            read = partial(audio.load, source, limits=LOCAL_LIMITS)
+            read = partial(audio.read, source, limits=LOCAL_LIMITS)
         try:
             return self._portal.call(transcribe, self._served, read, request)
         except (CancelledError, RuntimeError) as error:
@@ -112,8 +125,8 @@ class Transcriber:
         self.close()
 
 
-def _from_array(samples: Any, source_rate: int | None, rate: int) -> Waveform:
-    return audio.from_array(samples, source_rate or rate, rate, LOCAL_LIMITS)
+async def _from_array(samples: Any, source_rate: int | None, rate: int) -> Waveform:
+    return await asyncio.to_thread(audio.from_array, samples, source_rate or rate, rate, LOCAL_LIMITS)
 
 
 def _stop(portal: BlockingPortal) -> None:

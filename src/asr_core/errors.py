@@ -10,18 +10,22 @@
     │   │   ├── AudioTooShortError       less sound than the endpoint takes
     │   │   └── DecodeTimeoutError       decoding took longer than the endpoint allows
     │   ├── UploadTooLargeError     413  more bytes than the endpoint takes
+    │   ├── UploadStalledError      408  the body stopped arriving
     │   └── AudioTooLongError       400  more seconds than a named layer takes
+    ├── AuthenticationError         401  no key, or one this server does not know
     ├── ModelNotFoundError          404  no installed plugin knows the name
     ├── CheckpointError             500  weights or configuration missing, damaged or of a foreign kind
     ├── PluginError                 500  a plugin broke the contract or raised
     │   └── PluginConflictError     500  two plugins claim the same thing
     └── EngineError                 500  generation failed
         ├── EngineMismatchError     500  the engine lacks what the model needs
-        ├── OverloadedError         503  a queue is full, or the server is closing
+        ├── OverloadedError         503  the server is closing, or a part of it hangs
+        │   └── BusyError           429  a queue is full: the same request may be served later
         └── DeadlineError           504  the request ran out of the time it was given
 
 Every error knows the HTTP status it maps to, OpenAI's ``type`` and ``code``, the ``param`` (request field) at fault,
-and the ``layer`` that refused, so that no caller of the core needs a table of its own.
+the ``layer`` that refused and, for a limit, the ``setting`` an operator would have to change, so that no caller of the
+core needs a table of its own.
 """
 
 from __future__ import annotations
@@ -30,7 +34,10 @@ from typing import ClassVar
 
 
 class AsrError(Exception):
-    """Base of all errors the core raises on purpose; ``message`` is fit for the person who made the request."""
+    """Base of all errors the core raises on purpose; ``message`` is fit for the person who made the request.
+
+    ``setting`` is the name of a field of :class:`~asr_core.types.UploadLimits` or of the server's own limits.
+    """
 
     status: ClassVar[int] = 500
     type: ClassVar[str] = "server_error"
@@ -39,13 +46,20 @@ class AsrError(Exception):
     default_layer: ClassVar[str] = "core"
 
     def __init__(
-        self, message: str, *, param: str | None = None, code: str | None = None, layer: str | None = None
+        self,
+        message: str,
+        *,
+        param: str | None = None,
+        code: str | None = None,
+        layer: str | None = None,
+        setting: str | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
         self.param = param if param is not None else self.default_param
         self.code = code if code is not None else self.default_code
         self.layer = layer if layer is not None else self.default_layer
+        self.setting = setting
 
 
 class InvalidRequestError(AsrError):
@@ -103,11 +117,28 @@ class UploadTooLargeError(InvalidRequestError):
     default_layer = "upload_limits"
 
 
+class UploadStalledError(InvalidRequestError):
+    """The body of a request stopped arriving."""
+
+    status = 408
+    default_code = "upload_stalled"
+    default_layer = "http"
+
+
 class AudioTooLongError(InvalidRequestError):
     """More seconds than one layer takes; ``layer`` says whether it is the endpoint or the model."""
 
     default_param = "file"
     default_layer = "upload_limits"
+
+
+class AuthenticationError(AsrError):
+    """The caller shows no key, or one that is not known; the message repeats neither."""
+
+    status = 401
+    type = "invalid_request_error"
+    default_code = "invalid_api_key"
+    default_layer = "auth"
 
 
 class ModelNotFoundError(AsrError):
@@ -147,9 +178,17 @@ class EngineMismatchError(EngineError):
 
 
 class OverloadedError(EngineError):
-    """Too much work is waiting, or the server is closing; try again later."""
+    """The server is closing, or a part of it cannot go on."""
 
     status = 503
+
+
+class BusyError(OverloadedError):
+    """As much is waiting or in progress as may be: it is the caller's turn to wait."""
+
+    status = 429
+    type = "rate_limit_error"
+    default_code = "rate_limit_exceeded"
 
 
 class DeadlineError(EngineError):

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from asr_core.types import Segment, Transcript
+from asr_core.types import Segment, Transcript, Word
 
 
 def to_text(transcript: Transcript) -> str:
@@ -63,6 +63,7 @@ def as_dict(transcript: Transcript) -> dict[str, Any]:
         "language": transcript.language,
         "duration": transcript.duration,
         "segments": [_segment(segment) for segment in transcript.segments],
+        **({"words": [_timed(word) for word in transcript.words]} if transcript.words else {}),
         "x_asr": {
             "coverage": [
                 {"start_sample": part.start_sample, "end_sample": part.end_sample, "state": part.state}
@@ -75,8 +76,11 @@ def as_dict(transcript: Transcript) -> dict[str, Any]:
 
 
 def _segment(segment: Segment) -> dict[str, Any]:
-    timed = {"start": segment.start_ms / 1000, "end": segment.end_ms / 1000, "text": segment.text}
-    return timed | ({"speaker": segment.speaker} if segment.speaker else {})
+    return _timed(segment) | ({"speaker": segment.speaker} if segment.speaker else {})
+
+
+def _timed(timed: Segment | Word) -> dict[str, Any]:
+    return {"start": timed.start_ms / 1000, "end": timed.end_ms / 1000, "text": timed.text}
 
 
 def _cue(segment: Segment) -> str:

@@ -4,6 +4,7 @@ import io
 import struct
 import subprocess
 import sys
+from collections.abc import Iterator
 from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
@@ -96,6 +97,27 @@ def test_the_clock_is_limited(make: SimpleNamespace, container: str) -> None:
     data = make.riff(make.tone(), 48000, {"OGG": "OPUS"}.get(container, "PCM_16"), format=container)
     with pytest.raises(DecodeTimeoutError, match="1e-09 s"):
         load(data, 16000, UploadLimits(max_decode_seconds=1e-9))
+
+
+@pytest.mark.parametrize(("codec", "container"), [("pcm_s16le", "wav"), ("libmp3lame", "mp3"), ("aac", "ipod")])
+def test_who_watches_may_end_it_at_any_time(
+    make: SimpleNamespace, capfd: pytest.CaptureFixture[str], codec: str, container: str
+) -> None:
+    """FFmpeg may read on before it is asked what went wrong; what PyAV prints then is nobody's business."""
+    data = make.encode(make.tone(), 48000, codec, container)
+    calls: list[float] = []
+    load(data, 16000, watch=lambda seconds: not calls.append(seconds))
+    for last in range(len(calls)):
+        rest = iter(range(last))
+
+        def watch(seconds: float, rest: Iterator[int] = rest) -> bool:
+            if next(rest, None) is None:
+                raise LookupError("enough")
+            return True
+
+        with pytest.raises(LookupError, match="enough"):
+            load(data, 16000, watch=watch)
+    assert capfd.readouterr().err == ""
 
 
 def test_hours_of_silence_in_a_small_file_stay_small(measure: Any) -> None:

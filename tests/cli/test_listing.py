@@ -50,11 +50,11 @@ def test_no_models(cli: Any) -> None:
 def test_plugins(cli: Any) -> None:
     result = cli("plugins", "list")
     assert result.exit_code == 0
-    rows = [line.split(maxsplit=5) for line in result.stdout.splitlines()]
-    assert rows[0] == ["PLUGIN", "DISTRIBUTION", "VERSION", "MODELS", "ENGINES", "HOOKS"]
+    rows = [line.split(maxsplit=6) for line in result.stdout.splitlines()]
+    assert rows[0] == ["PLUGIN", "DISTRIBUTION", "VERSION", "MODELS", "ENGINES", "ALIGNERS", "HOOKS"]
     assert rows[1][:5:4] == ["embedded", "torch"]
-    assert rows[2][:5] == ["fake", "asr-fake", "0.1", "fake", "-"]
-    assert "prepare_clip" in rows[2][5]
+    assert rows[2][:6] == ["fake", "asr-fake", "0.1", "fake", "-", "-"]
+    assert "prepare_clip" in rows[2][6]
 
 
 def test_a_broken_plugin_stands_out_and_breaks_nothing(cli: Any) -> None:

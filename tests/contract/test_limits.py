@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 
 import pytest
 from attrs import evolve
@@ -13,7 +12,7 @@ from asr_core.api import Transcriber
 from asr_core.errors import AudioTooLongError, AudioTooShortError
 from asr_core.pipeline import transcribe
 from asr_core.testing import tones
-from asr_core.types import ChunkPolicy, Samples, TranscriptionRequest, UploadLimits, Waveform
+from asr_core.types import ChunkPolicy, TranscriptionRequest, UploadLimits, Waveform
 
 TEXT = "nine seconds of tones " * 5
 SOUND = tones.speak(TEXT)
@@ -22,12 +21,11 @@ SOUND = tones.speak(TEXT)
 def hear(fake: Transcriber, limits: UploadLimits, **changed: object) -> str:
     """The fake model's answer under these limits, with what its plugin said changed."""
     served = evolve(fake.served, **changed)
-    read = partial(_read, SOUND, limits)
+
+    async def read(rate: int) -> Waveform:
+        return audio.from_array(SOUND, tones.RATE, rate, limits)
+
     return asyncio.run(transcribe(served, read, TranscriptionRequest())).text
-
-
-def _read(samples: Samples, limits: UploadLimits, rate: int) -> Waveform:
-    return audio.from_array(samples, tones.RATE, rate, limits)
 
 
 def test_the_endpoints_limit_refuses_in_its_own_name(fake: Transcriber) -> None:

@@ -27,7 +27,9 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def length(seconds: float) -> str:
+def length(seconds: float | None) -> str:
+    if seconds is None:
+        return "any length"
     return f"{seconds:g} s" if seconds <= 60 else f"{seconds / 60:g} min"
 
 

@@ -1,27 +1,78 @@
-"""A real server process on loopback, with the fake model and one that repeats what it was asked."""
+"""A real server on loopback, with the fake model, one that can do all, and one that repeats what it was asked."""
 
 from __future__ import annotations
 
 import io
 import os
-import re
-import socket
-import subprocess
-import sys
-import time
 import wave
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
-from typing import Any
 
-import httpx
 import numpy as np
-import openai
 import pytest
 
 from asr_core.testing import tones
 from asr_core.testing.distributions import write_distribution
+from asr_core.testing.server import Server
+
+ABLE = '''
+    """The fake model in other clothes: it can do all that a request may ask, and shows that it was asked."""
+
+    from attrs import evolve
+
+    from asr_core import ModelCard, hookimpl
+    from asr_core.testing import fake
+    from asr_core.testing.fake import decode_tokens, encode_batch, extract_features, load_weights, native_limit
+    from asr_core.testing.fake import prepare_frontend, streaming_policy
+    from asr_core.types import Capabilities, Checkpoint, Sampling, Word
+
+
+    @hookimpl
+    def register_models(register):
+        register(ModelCard("able", (), ("testing/able",)))
+
+
+    @hookimpl
+    def resolve_checkpoint(ref):
+        return Checkpoint("able", ref, path=None) if ref in ("able", "testing/able") else None
+
+
+    @hookimpl
+    def capabilities():
+        return evolve(
+            fake.capabilities(),
+            tasks=frozenset({"transcribe", "translate"}),
+            languages=("en", "de", "xx"),
+            detects_language=True,
+            candidates=True,
+            word_times=True,
+            prompt="vocabulary",
+            keywords=True,
+            temperature=True,
+        )
+
+
+    @hookimpl
+    def prepare_clip(clip, request):
+        """It detects the first language it may; its translations are shorter than what is said."""
+        said = {"behaviour": "early_end"} if request.task == "translate" else request.options
+        return evolve(
+            fake.prepare_clip(clip, evolve(request, options=said)),
+            language=request.language or (request.languages or ("en",))[0],
+            sampling=Sampling(temperature=request.temperature or 0.0),
+        )
+
+
+    @hookimpl
+    def align_words(output):
+        """A byte takes 80 ms, of which the last 30 are silent, as are the first 30 of all."""
+        words, at = [], 0
+        for text in output.text.split(" "):
+            size = len(text.encode())
+            words.append(Word(30 + 80 * at, 80 * (at + size), text))
+            at += size + 1
+        return words
+'''
 
 ECHO = '''
     """The fake model in other clothes: it wants every kind of field, and answers with a refusal that quotes them."""
@@ -73,77 +124,6 @@ ECHO = '''
 '''
 
 
-class Server:
-    """A process of ``asr-core serve``; ``output`` is everything it wrote, its log included."""
-
-    def __init__(self, directory: Path, environment: dict[str, str], *arguments: str) -> None:
-        self._log = directory / "output.txt"
-        self._closing = ExitStack()
-        with self._log.open("wb") as log:
-            command = [sys.executable, "-m", "asr_core.cli", "serve", "--port", "0", "--device", "cpu", *arguments]
-            self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
-        try:
-            self.url = self._wait_for(r"serving on (http://\S+)").group(1)
-        except BaseException:
-            self.close()
-            raise
-        host, port = self.url.removeprefix("http://").split(":")
-        self.address = (host, int(port))
-        self.http = self._closing.enter_context(httpx.Client(base_url=self.url, timeout=60))
-
-    @property
-    def output(self) -> str:
-        return self._log.read_text()
-
-    def wait_for(self, pattern: str) -> None:
-        """Until the output matches ``pattern``."""
-        self._wait_for(pattern)
-
-    def _wait_for(self, pattern: str) -> re.Match[str]:
-        until = time.monotonic() + 60
-        while time.monotonic() < until:
-            if found := re.search(pattern, self.output):
-                return found
-            if self.process.poll() is not None:
-                break
-            time.sleep(0.02)
-        raise AssertionError(f"no {pattern!r} in:\n{self.output}")
-
-    def client(self) -> openai.OpenAI:
-        """The unmodified client; without retries, so that a test sees the first answer."""
-        client = openai.OpenAI(base_url=f"{self.url}/v1", api_key="unused", max_retries=0)
-        return self._closing.enter_context(client)
-
-    def connect(self) -> socket.socket:
-        """A bare connection."""
-        return self._closing.enter_context(socket.create_connection(self.address, timeout=60))
-
-    def post(self, *parts: tuple[str, Any], **options: Any) -> httpx.Response:
-        """Send form parts in this order: a str is a text field, bytes are a file."""
-        files = [(name, (None, value) if isinstance(value, str) else ("x", value)) for name, value in parts]
-        return self.http.post("/v1/audio/transcriptions", files=files, **options)
-
-    def engine(self, model: str) -> dict[str, int]:
-        """The counters of its engine."""
-        counters: dict[str, int] = self.http.get("/health").json()["x_asr"]["models"][model]["engine"]
-        return counters
-
-    def wait_for_engine(self, model: str, **counters: int) -> dict[str, int]:
-        """Until its counters have these values; all of them."""
-        until = time.monotonic() + 60
-        while time.monotonic() < until:
-            if (now := self.engine(model)) | counters == now:
-                return now
-        raise AssertionError(f"not {counters} but {self.engine(model)}")
-
-    def close(self) -> None:
-        """End the process, hard if need be."""
-        self._closing.close()
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-
-
 def wav(text: str) -> bytes:
     """``text`` in tones, as a file."""
     file = io.BytesIO()
@@ -166,8 +146,9 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Se
     site = tmp_path_factory.mktemp("site")
     write_distribution(site, "asr-fake", {}, {"fake": "asr_core.testing.fake"})
     write_distribution(site, "asr-echo", {"asr_echo": ECHO}, {"echo": "asr_echo"})
+    write_distribution(site, "asr-able", {"asr_able": ABLE}, {"able": "asr_able"})
     path = os.pathsep.join(filter(None, [str(site), os.environ.get("PYTHONPATH")]))
-    environment = {**os.environ, "PYTHONPATH": path, "ASR_CORE_PLUGINS_ALLOW": "asr-fake,asr-echo"}
+    environment = {**os.environ, "PYTHONPATH": path, "ASR_CORE_PLUGINS_ALLOW": "asr-fake,asr-echo,asr-able"}
     with ExitStack() as stack:
 
         def start(*arguments: str) -> Server:
@@ -180,5 +161,5 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Se
 
 @pytest.fixture(scope="session")
 def server(start: Callable[..., Server]) -> Server:
-    """A server with both models."""
-    return start("--model", "fake", "--model", "echo")
+    """A server with all three models."""
+    return start("--model", "fake", "--model", "echo", "--model", "able")

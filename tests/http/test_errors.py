@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
 import openai
 import pytest
+from attrs import evolve
+from starlette.types import Message
+
+from asr_core.errors import ModelNotFoundError
+from asr_core.serve import create_app
+from asr_core.serve.catalog import Catalog
+from asr_core.types import ServerLimits
 
 MIB = 1024 * 1024
 LIMIT = 26_214_400
@@ -29,7 +37,7 @@ def error_of(answer: Any, status: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("field", "value", "code", "says"),
     [
-        ("response_format", "srt", "unsupported_value", "'json' or 'text'"),
+        ("response_format", "srt", "unsupported_value", "'json' or 'text' or 'verbose_json'"),
         ("response_format", "JSON", "unsupported_value", "'JSON'"),
         ("stream", "1", "invalid_value", "true or false"),
         ("temperature", "warm", "invalid_value", "a number, not 'warm'"),
@@ -55,11 +63,8 @@ def test_a_value_that_cannot_be_served(server: Any, wav: Any, field: str, value:
 @pytest.mark.parametrize(
     ("field", "param", "code"),
     [
-        ("timestamp_granularities[]", "timestamp_granularities", "unsupported_value"),
-        ("timestamp_granularities", "timestamp_granularities", "unsupported_value"),
-        ("chunking_strategy[type]", "chunking_strategy", "unsupported_value"),
-        ("include[]", "include", "unsupported_value"),
         ("known_speaker_names[]", "known_speaker_names", "unsupported_value"),
+        ("known_speaker_references", "known_speaker_references", "unsupported_value"),
         ("max_new_tokens", "max_new_tokens", "unknown_parameter"),
         ("language[]", "language[]", "unknown_parameter"),
         ("behaviour", "behaviour", "unknown_parameter"),
@@ -100,7 +105,7 @@ def test_a_text_field_sent_as_a_file(server: Any, wav: Any) -> None:
     ("parts", "says"),
     [
         ([], "you must provide file"),
-        ([("file", "text")], "not a text field"),
+        ([("file", "text")], "Invalid file format"),
         ([("file", b"")], "empty"),
         ([("file", b"1"), ("file", b"2")], "exactly once"),
         ([("file", b"\x00\x01\x02\x03" * 100)], "Invalid file format"),
@@ -129,8 +134,17 @@ def test_an_unknown_model_is_answered_with_near_names(server: Any, wav: Any) -> 
     error = error_of(server.post(("model", "fakke"), ("file", wav("x"))), 404)
     assert (error["param"], error["code"]) == ("model", "model_not_found")
     assert "did you mean fake" in error["message"]
-    with pytest.raises(openai.NotFoundError, match="served: fake, org/echo"):
+    with pytest.raises(openai.NotFoundError, match="served: fake, org/echo, able"):
         server.client().models.retrieve("zzzzzzzzz")
+
+
+def test_what_the_operator_typed_is_found_but_not_shown(fake: Any) -> None:
+    """It may be a path."""
+    checkpoint = evolve(fake.served.model.checkpoint, reference="/srv/secret/model")
+    catalog = Catalog({"fake": evolve(fake.served, model=evolve(fake.served.model, checkpoint=checkpoint))})
+    assert catalog.find("/srv/secret/model").card.name == "fake"
+    with pytest.raises(ModelNotFoundError, match=r"'/srv/secret/modl' is not served here; served: fake$"):
+        catalog.find("/srv/secret/modl")
 
 
 def test_a_fault_of_the_plugin_is_ours_and_only_the_log_tells_it(server: Any, wav: Any) -> None:
@@ -168,6 +182,22 @@ def test_an_unknown_path(server: Any, method: str, path: str) -> None:
     assert (error["param"], error["code"]) == (None, "unknown_url")
     # One line, with what the path wraps still wrapped.
     server.wait_for(rf"{method} {path} 404 .*{answer.headers['x-request-id']}")
+
+
+def test_a_path_moves_no_cursor(fake: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """HTTP/2 lets more into a path than HTTP/1.1 does."""
+    app = create_app({"fake": fake.served}, ServerLimits())
+    scope = {"type": "http", "method": "GET", "path": "/\x1b[2J", "raw_path": b"/%0a\x1b[2J\xe9 x", "headers": []}
+
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        pass
+
+    with caplog.at_level("INFO", "asr_core.access"):
+        asyncio.run(app(scope, receive, send))
+    assert caplog.messages[0].startswith("GET /%0a%1B[2J%E9%20x 404 ")
 
 
 @pytest.mark.parametrize(

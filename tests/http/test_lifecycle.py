@@ -1,53 +1,20 @@
-"""A server that is told to stop finishes its work; a client that leaves takes its work along."""
+"""A server that is told to stop finishes its work."""
 
 from __future__ import annotations
 
 import json
 import re
 import signal
-import socket
 import time
 from collections.abc import Callable
 from typing import Any
 
 import httpx
-import pytest
+
+from asr_core.testing.raw_http import begin, body_of, finish
 
 HOURS = "x" * 700
 """Text of 56 s; spoken slowly it takes the model 35 s."""
-
-
-def head_of(length: int) -> bytes:
-    lines = [
-        "POST /v1/audio/transcriptions HTTP/1.1",
-        "Host: x",
-        "Content-Type: multipart/form-data; boundary=b",
-        f"Content-Length: {length}",
-        "Expect: 100-continue",
-    ]
-    return "\r\n".join([*lines, "", ""]).encode()
-
-
-def body_of(file: bytes, **fields: str) -> bytes:
-    part = b'--b\r\nContent-Disposition: form-data; name="%s"%s\r\n\r\n%s\r\n'
-    texts = [part % (name.encode(), b"", value.encode()) for name, value in fields.items()]
-    return b"".join([*texts, part % (b"file", b'; filename="x"', file), b"--b--\r\n"])
-
-
-def begin(server: Any, body: bytes) -> socket.socket:
-    """A request of which the server has the head: it has said so."""
-    connection: socket.socket = server.connect()
-    connection.sendall(head_of(len(body)))
-    assert connection.recv(4096).startswith(b"HTTP/1.1 100 ")
-    return connection
-
-
-def finish(connection: socket.socket) -> tuple[int, dict[str, Any]]:
-    answer = b""
-    while data := connection.recv(65536):
-        answer += data
-    head, _, body = answer.partition(b"\r\n\r\n")
-    return int(head.split()[1]), json.loads(body)
 
 
 def until_not_ready(server: Any) -> httpx.Response:
@@ -99,37 +66,6 @@ def test_a_second_signal_does_not_wait(start: Callable[..., Any], wav: Any) -> N
     assert "ERROR" not in server.output
 
 
-UNSEEN = " " * 700
-"""As long, but there is nothing to send before it ends."""
-
-
-@pytest.mark.parametrize(
-    ("text", "fields", "first"),
-    [
-        (HOURS, {}, None),
-        (UNSEEN, {"stream": "true"}, None),
-        (HOURS, {"stream": "true"}, b'data: {"type": "transcript.text.delta", "delta": "x"}'),
-    ],
-    ids=["plain", "streamed, before the first byte", "streamed, after it"],
-)
-def test_a_client_that_leaves_frees_what_it_took(
-    server: Any, wav: Any, text: str, fields: dict[str, str], first: bytes | None
-) -> None:
-    left, before = server.output.count(" 499 "), server.engine("fake")
-    connection = begin(server, body := body_of(wav(text), model="fake", behaviour="slow", **fields))
-    connection.sendall(body)
-    server.wait_for_engine("fake", running=1)
-    answer = b""
-    while first is not None and first not in answer:
-        answer += connection.recv(65536)
-    connection.close()
-    after = server.wait_for_engine("fake", running=0)
-    assert (after["aborted"] - before["aborted"], after["finished"] - before["finished"]) == (1, 0)
-    assert after["tokens"] - before["tokens"] < len(text)
-    server.wait_for(rf"(?s)( 499 .*){{{left + 1}}}")
-    assert server.post(("model", "fake"), ("file", wav("next"))).json()["text"] == "next"
-
-
 def test_a_stream_hears_that_patience_ended(start: Callable[..., Any], wav: Any) -> None:
     server = start("--model", "fake", "--drain-seconds", "0.5")
     connection = begin(server, body := body_of(wav(HOURS), model="fake", behaviour="slow", stream="true"))
@@ -144,19 +80,12 @@ def test_a_stream_hears_that_patience_ended(start: Callable[..., Any], wav: Any)
     assert server.process.wait(30) == 0
 
 
-def test_a_client_that_leaves_while_it_uploads(server: Any, wav: Any) -> None:
-    before = server.output.count(" 499 ")
-    connection = begin(server, body_of(wav("x"), model="fake"))
-    connection.sendall(b"--b\r\n")
-    connection.close()
-    server.wait_for(rf"(?s)( 499 .*){{{before + 1}}}")
-
-
 def test_the_first_words_of_a_server(server: Any) -> None:
     told = server.output.splitlines()
-    assert told[:3] == [
+    assert told[:4] == [
         "fake: engine torch, cpu, float32",
         "org/echo: engine torch, cpu, float32",
+        "able: engine torch, cpu, float32",
         f"serving on {server.url}",
     ]
-    assert f"curl {server.url}/v1/audio/transcriptions -F model=fake" in told[3]
+    assert f"curl {server.url}/v1/audio/transcriptions -F model=fake" in told[4]

@@ -10,7 +10,7 @@ import pytest
 from attrs import evolve
 
 from asr_core.serve import create_app
-from asr_core.types import UploadLimits
+from asr_core.types import ServerLimits
 
 
 class Hanging:
@@ -25,7 +25,7 @@ def test_not_ready_while_something_hangs(fake: Any, layer: str) -> None:
     served = evolve(fake.served, **{layer: Hanging()})
 
     async def get() -> httpx.Response:
-        transport = httpx.ASGITransport(create_app({"well": fake.served, "ill": served}, UploadLimits()))
+        transport = httpx.ASGITransport(create_app({"well": fake.served, "ill": served}, ServerLimits()))
         async with httpx.AsyncClient(transport=transport, base_url="http://server") as client:
             return await client.get("/ready")
 

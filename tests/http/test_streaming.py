@@ -72,7 +72,7 @@ def test_other_formats_are_not_streamed(server: Any, wav: Any, name: str) -> Non
     answer = stream(server, wav("x"), ("response_format", name))
     error = answer.json()["error"]
     assert (answer.status_code, error["param"], error["code"]) == (400, "response_format", "unsupported_value")
-    assert error["message"].endswith("with stream. Use 'json' instead.")
+    assert error["message"].endswith("and stream. Use 'json' or 'diarized_json' instead.")
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,9 @@ def from_array(
     check_header(source_rate, columns.shape[1])
     if len(columns) > limits.max_seconds * source_rate:
         seconds = len(columns) / source_rate
-        raise AudioTooLongError(f"{seconds:.1f} s of audio are longer than the {limits.max_seconds:g} s limit.")
+        raise AudioTooLongError(
+            f"{seconds:.1f} s of audio are longer than the {limits.max_seconds:g} s limit.", setting="max_seconds"
+        )
     _check_finite(columns)
     silence, full_scale = _scale(columns.dtype)
     track = Track(rate, limits.max_seconds)

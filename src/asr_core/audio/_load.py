@@ -6,7 +6,7 @@ from collections.abc import Generator
 from contextlib import closing
 
 from asr_core.audio._container import audio_stream, open_container
-from asr_core.audio._deadline import Deadline
+from asr_core.audio._deadline import Deadline, Watch
 from asr_core.audio._decode import Block, Damage, decode
 from asr_core.audio._limits import DEFAULT_LIMITS
 from asr_core.audio._parts import parts
@@ -21,15 +21,21 @@ from asr_core.types import UploadLimits, Waveform
 _WAV_OPTIONS = {"ignore_length": "1", "max_size": "65536"}
 
 
-def load(source: AudioSource, rate: int, limits: UploadLimits = DEFAULT_LIMITS) -> Waveform:
+def unwatched(seconds: float) -> bool:
+    """Lets a decode run as long as its limits do."""
+    return True
+
+
+def load(source: AudioSource, rate: int, limits: UploadLimits = DEFAULT_LIMITS, watch: Watch = unwatched) -> Waveform:
     """Decode ``source`` to mono float32 at ``rate`` Hz: the mean of the channels of the first audio stream.
 
     ``source`` is bytes, a binary file object (read from where it stands, left open) or a path. What the file is, is
     told from its bytes. Damage becomes :class:`~asr_core.types.Hole` entries as long as something can be decoded;
     otherwise an :class:`~asr_core.errors.AudioError` is raised, UploadTooLargeError or AudioTooLongError past
-    ``limits``, OSError where the path cannot be read. Blocks for the time of decoding: not for an event loop.
+    ``limits``, OSError where the path cannot be read. Blocks for the time of decoding: not for an event loop, which has
+    :func:`read`. ``watch`` hears of every packet.
     """
-    deadline = Deadline(limits.max_decode_seconds)
+    deadline = Deadline(limits.max_decode_seconds, watch)
     track = Track(rate, limits.max_seconds)
     with open_source(source, limits.max_bytes, deadline) as file:
         kind = sniff(file)
@@ -49,6 +55,7 @@ def _record(track: Track, file: Source, demuxer: str, deadline: Deadline) -> Non
                 deadline.check()
                 if isinstance(item, Block):
                     track.add(item)
+                    deadline.decoded = track.seconds
                 elif isinstance(item, Damage):
                     track.mark(item.reason)
                 else:
@@ -56,6 +63,7 @@ def _record(track: Track, file: Source, demuxer: str, deadline: Deadline) -> Non
                     track.mark(item.message)
         if part.damage:
             track.mark(part.damage)
+    deadline.check()
     if failure and not track.position:
         raise failure
 

@@ -27,6 +27,7 @@ class Source:
         self._end = end
         self._deadline = deadline
         self._position = 0
+        self._over = False
 
     @property
     def size(self) -> int:
@@ -34,8 +35,13 @@ class Source:
         return self._end - self._start
 
     def read(self, count: int = -1) -> bytes:
-        """Up to ``count`` bytes, fewer only at the end of the window."""
+        """Up to ``count`` bytes, fewer only at the end of the window, none once the deadline has ended it."""
+        if self._over:
+            # FFmpeg reads on before PyAV is asked what went wrong, and of two errors PyAV would print one.
+            return b""
+        self._over = True
         self._deadline.check()
+        self._over = False
         left = max(0, self.size - self._position)
         self._file.seek(self._start + self._position)
         data = self._file.read(left if count < 0 else min(count, left))

@@ -37,6 +37,11 @@ class Track:
         """Samples at the new rate for all that was added so far."""
         return self._earlier_length + self._resampler.length_with(self._pending_count)
 
+    @property
+    def seconds(self) -> float:
+        """What was added so far, on the clock of the source."""
+        return self._earlier_seconds + self._resampler.seconds + self._pending_count / self._resampler.source_rate
+
     def add(self, block: Block) -> None:
         """Append ``block``; AudioTooLongError past the limit, CorruptAudioError for a sample that is not finite."""
         if block.rate != self._resampler.source_rate:
@@ -87,9 +92,10 @@ class Track:
         self._filled = end
 
     def _check_length(self) -> None:
-        seconds = self._earlier_seconds + self._resampler.seconds + self._pending_count / self._resampler.source_rate
-        if seconds > self._max_seconds:
-            raise AudioTooLongError(f"The audio is longer than the {self._max_seconds:g} s this endpoint takes.")
+        if self.seconds > self._max_seconds:
+            raise AudioTooLongError(
+                f"The audio is longer than the {self._max_seconds:g} s this endpoint takes.", setting="max_seconds"
+            )
 
     def _check_finite(self, block: Samples) -> None:
         good = np.isfinite(block)

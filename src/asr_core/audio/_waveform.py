@@ -18,7 +18,9 @@ def waveform(samples: Samples, rate: int, limits: UploadLimits, holes: tuple[Hol
     """
     if len(samples) < limits.min_seconds * rate:
         seconds = len(samples) / rate
-        raise AudioTooShortError(f"The audio lasts {seconds:.3g} s, and {limits.min_seconds:g} s is the least taken.")
+        raise AudioTooShortError(
+            f"The audio lasts {seconds:.3g} s, and {limits.min_seconds:g} s is the least taken.", setting="min_seconds"
+        )
     samples.flags.writeable = False
     return Waveform(samples, rate, fingerprint(samples, rate), holes)
 

@@ -33,16 +33,17 @@ class Discovery:
 
 
 def engine_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add --engine, --device and --dtype to a command, which gets them as one ``engine``."""
+    """Add --engine, --device, --dtype and --aligner to a command, which gets them as one ``engine``."""
 
     @click.option("--engine", default="torch", show_default=True, help="See `asr-core plugins list`.")
     @click.option("--device", default="auto", show_default=True, help="cpu, cuda, cuda:1, ... or auto.")
     @click.option("--dtype", default="auto", show_default=True, help="float32, bfloat16, float16 or auto.")
+    @click.option("--aligner", metavar="NAME", help="What times words; see `asr-core plugins list`.")
     @wraps(command)
-    def with_engine(*args: Any, engine: str, device: str, dtype: str, **options: Any) -> None:
+    def with_engine(*args: Any, engine: str, device: str, dtype: str, aligner: str | None, **options: Any) -> None:
         from asr_core.loading import EngineOptions
 
-        command(*args, engine=EngineOptions(engine, device, dtype), **options)
+        command(*args, engine=EngineOptions(engine, device, dtype, aligner), **options)
 
     return with_engine
 

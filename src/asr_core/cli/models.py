@@ -63,6 +63,7 @@ def _abilities(capabilities: Capabilities) -> list[str]:
     said = {
         "translate": "translate" in capabilities.tasks,
         "detect the language": capabilities.detects_language,
+        "candidate languages": capabilities.candidates,
         "segment times": capabilities.segment_times,
         "word times": capabilities.word_times,
         "speakers": capabilities.speakers,

@@ -40,6 +40,8 @@ def transcribe(
     **fields: Any,
 ) -> None:
     """Transcribe FILEs in order; one that fails does not stop the others."""
+    if engine.aligner is not None and format_ != "json":
+        raise click.UsageError("--aligner times words, and only -f json has a place for them")
     discovery: Discovery = ctx.obj
     writer = Output(format_, output, several=len(files) > 1)
     check_output(writer, files)
@@ -47,7 +49,7 @@ def transcribe(
 
     with Transcriber(discovery.plugins(), model, engine, checkpoint) as transcriber:
         click.echo(transcriber.served.placement, err=True)
-        times = ("segment",) if format_ in TIMED else ()
+        times = ("segment",) if format_ in TIMED else ("word",) if engine.aligner else ()
         batch = Batch(lambda file: transcriber.transcribe(file, times=times, **fields), writer)
         batch.run(files)
     if batch.failed:

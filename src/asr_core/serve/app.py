@@ -14,33 +14,50 @@ from starlette.routing import Route
 
 from asr_core.errors import AsrError
 from asr_core.loading import ServedModel
+from asr_core.serve.auth import KeyCheck, Keys
 from asr_core.serve.catalog import Catalog
+from asr_core.serve.decoding import Decoder
+from asr_core.serve.endpoint import ENDPOINTS
 from asr_core.serve.errors import on_error
 from asr_core.serve.exchange import ExchangeMiddleware
-from asr_core.serve.limits import BodyLimit
+from asr_core.serve.limits import BodyLimit, Uploads
+from asr_core.serve.metrics import CONTENT_TYPE, Metrics
+from asr_core.serve.openapi import PATH, OpenApi
+from asr_core.serve.speech import Speech
 from asr_core.serve.traffic import Traffic
-from asr_core.serve.transcriptions import Transcriptions
-from asr_core.types import UploadLimits
+from asr_core.types import ServerLimits
 
 
-def create_app(models: Mapping[str, ServedModel], limits: UploadLimits, traffic: Traffic | None = None) -> Starlette:
-    """An application that serves ``models`` by their keys; pass ``traffic`` to drain it later."""
+def create_app(
+    models: Mapping[str, ServedModel], limits: ServerLimits, traffic: Traffic | None = None, keys: Keys | None = None
+) -> Starlette:
+    """An application that serves ``models`` by their keys; pass ``traffic`` to drain it later.
+
+    Without ``keys`` it serves everyone.
+    """
     traffic = traffic or Traffic()
-    catalog = Catalog(models)
-    transcriptions = Transcriptions(catalog, limits, traffic)
-    information = _Information(catalog, traffic)
+    catalog, decoder, uploads = Catalog(models), Decoder(limits), Uploads(limits)
+    metrics = Metrics(catalog, traffic, decoder, uploads)
+    information = _Information(catalog, traffic, metrics)
+    speech = [
+        Route(endpoint.path, Speech(catalog, limits.upload, traffic, task).create, methods=["POST"])
+        for task, endpoint in ENDPOINTS.items()
+    ]
     app = Starlette(
         routes=[
-            Route("/v1/audio/transcriptions", transcriptions.create, methods=["POST"]),
+            *speech,
             Route("/v1/models", information.models),
             Route("/v1/models/{id:path}", information.model),
             Route("/health", information.health),
             Route("/ready", information.ready),
+            Route("/metrics", information.metrics),
+            Route(PATH, OpenApi.of(models).show),
         ],
         # The body limit is outermost, as every answer may come while the client is still sending.
         middleware=[
-            Middleware(BodyLimit, limits=limits, traffic=traffic),
-            Middleware(ExchangeMiddleware, traffic=traffic),
+            Middleware(BodyLimit, uploads=uploads, traffic=traffic),
+            Middleware(ExchangeMiddleware, traffic=traffic, decoder=decoder, metrics=metrics),
+            Middleware(KeyCheck, keys=keys),
         ],
         exception_handlers={AsrError: on_error, HTTPException: on_error},
     )
@@ -55,6 +72,7 @@ class _Information:
 
     catalog: Catalog
     traffic: Traffic
+    counted: Metrics
 
     async def models(self, request: Request) -> Response:
         return JSONResponse({"object": "list", "data": self.catalog.describe_all()})
@@ -69,3 +87,6 @@ class _Information:
         self.traffic.admit()
         self.catalog.check_health()
         return JSONResponse({"status": "ready"})
+
+    async def metrics(self, request: Request) -> Response:
+        return Response(self.counted.render(), media_type=CONTENT_TYPE)

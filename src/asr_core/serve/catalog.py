@@ -22,8 +22,10 @@ class Catalog:
     def __init__(self, models: Mapping[str, ServedModel]) -> None:
         self._models = dict(models)
         self._created = int(time.time())
-        self._ids = {alias: id_ for id_, served in models.items() for alias in _aliases(served)}
-        self._ids |= {id_: id_ for id_ in models}
+        self._names = {alias: id_ for id_, served in models.items() for alias in served.card.aliases}
+        self._names |= {id_: id_ for id_ in models}
+        # What the operator typed may be a path, which is found and never shown.
+        self._ids = {served.model.checkpoint.reference: id_ for id_, served in models.items()} | self._names
 
     def find(self, name: str) -> ServedModel:
         """The model that ``name`` means.
@@ -67,13 +69,9 @@ class Catalog:
     def _id(self, name: str) -> str:
         if name in self._ids:
             return self._ids[name]
-        near = get_close_matches(name[:SHOWN_NAME], self._ids, n=3)
+        near = get_close_matches(name[:SHOWN_NAME], self._names, n=3)
         hint = f"did you mean {' or '.join(near)}?" if near else f"served: {', '.join(self._models)}"
         raise ModelNotFoundError(f"The model {name[:SHOWN_NAME]!r} is not served here; {hint}", layer="server")
-
-
-def _aliases(served: ServedModel) -> tuple[str, ...]:
-    return (served.model.checkpoint.reference, *served.card.aliases)
 
 
 def _counters(served: ServedModel) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -9,9 +10,9 @@ from typing import Any
 from attrs import Factory, frozen
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
-from asr_core.errors import AsrError, InvalidRequestError, OverloadedError
+from asr_core.errors import AsrError, AuthenticationError, DeadlineError, InvalidRequestError, OverloadedError
 
 RETRY_AFTER_S = 1
 """What a refused caller is told to wait; the openai client honours it."""
@@ -43,8 +44,8 @@ class Problem:
         return {"error": error | {"x_asr": {"layer": self.layer}}}
 
     def response(self) -> Response:
-        """The envelope as an answer of its own."""
-        return JSONResponse(self.body, self.status, headers=self.headers)
+        """The envelope as an answer of its own, in ASCII: what it repeats may be half a character."""
+        return Response(json.dumps(self.body, separators=(",", ":")), self.status, self.headers, "application/json")
 
 
 async def on_error(request: Request, error: Exception) -> Response:
@@ -55,7 +56,7 @@ async def on_error(request: Request, error: Exception) -> Response:
 def problem_of(error: Exception, request: Request) -> Problem:
     """What ``request`` is told of ``error``; a fault of ours is logged with its traceback."""
     problem = _problem(error, request)
-    if problem.status >= 500 and not isinstance(error, OverloadedError):
+    if problem.status >= 500 and not isinstance(error, OverloadedError | DeadlineError):
         logger.error("request %s failed", request.state.request_id, exc_info=error)
     return problem
 
@@ -71,9 +72,21 @@ def _problem(error: Exception, request: Request) -> Problem:
 def _raised(error: AsrError, request: Request) -> Problem:
     # A message that quotes a library's exception may quote paths and prompts too.
     foreign = error.status >= 500 and error.__cause__ is not None and not isinstance(error.__cause__, AsrError)
-    message, code = (_internal(request), INTERNAL) if foreign else (error.message, error.code)
-    headers = {"Retry-After": str(RETRY_AFTER_S)} if isinstance(error, OverloadedError) else {}
-    return Problem(error.status, message, error.type, error.param, code, error.layer, headers)
+    message, code = (_internal(request), INTERNAL) if foreign else (_with_option(error), error.code)
+    return Problem(error.status, message, error.type, error.param, code, error.layer, _headers(error))
+
+
+def _with_option(error: AsrError) -> str:
+    """The message, with the option of the server that sets the limit it is about."""
+    if error.setting is None:
+        return error.message
+    return f"{error.message.rstrip('.')} (set by --{error.setting.replace('_', '-')})"
+
+
+def _headers(error: AsrError) -> Mapping[str, str]:
+    if isinstance(error, OverloadedError):
+        return {"Retry-After": str(RETRY_AFTER_S)}
+    return {"WWW-Authenticate": "Bearer"} if isinstance(error, AuthenticationError) else {}
 
 
 def _refused(error: HTTPException, request: Request) -> Problem:

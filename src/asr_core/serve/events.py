@@ -11,9 +11,9 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from asr_core.runtime.stream import TextDelta
+from asr_core.pipeline import Event
+from asr_core.serve.bodies import EventBodies, View
 from asr_core.serve.errors import problem_of
-from asr_core.serve.formats import to_event
 from asr_core.serve.presence import while_connected
 from asr_core.types import Transcript
 
@@ -22,7 +22,7 @@ MEDIA_TYPE = "text/event-stream"
 # The second header: nginx would otherwise hold events back until its buffer is full.
 HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 
-Events = AsyncGenerator[TextDelta | Transcript, None]
+Events = AsyncGenerator[Event | Transcript, None]
 
 
 def frame(event: Mapping[str, Any]) -> bytes:
@@ -36,8 +36,8 @@ def frame(event: Mapping[str, Any]) -> bytes:
 class EventStream(StreamingResponse):
     """Sends ``first`` and then ``events``, and stops them as soon as the client leaves."""
 
-    def __init__(self, first: TextDelta | Transcript, events: Events, request: Request) -> None:
-        self._events, self._frames = events, _frames(first, events, request)
+    def __init__(self, first: Event | Transcript, events: Events, view: View, request: Request) -> None:
+        self._events, self._frames = events, _frames(first, events, EventBodies(view), request)
         super().__init__(self._frames, headers=HEADERS, media_type=MEDIA_TYPE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -46,11 +46,13 @@ class EventStream(StreamingResponse):
             await while_connected(receive, self.stream_response(send))
 
 
-async def _frames(first: TextDelta | Transcript, events: Events, request: Request) -> AsyncGenerator[bytes, None]:
-    yield frame(to_event(first))
+async def _frames(
+    first: Event | Transcript, events: Events, bodies: EventBodies, request: Request
+) -> AsyncGenerator[bytes, None]:
+    yield frame(bodies.of(first))
     try:
         async for event in events:
-            yield frame(to_event(event))
+            yield frame(bodies.of(event))
     except Exception as error:
         # The status is out; an error inside the stream is what the openai client raises as APIError.
         yield frame(problem_of(error, request).body)

@@ -1,152 +1,145 @@
-"""From form parts to a checked call: every field is known, unique where it must be, and of its type."""
+"""The fields of a request: how each is called, what it may hold, and how its text is read."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any, BinaryIO
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal
 
 from attrs import frozen
-from starlette.datastructures import FormData, UploadFile
+from starlette.datastructures import FormData
 
-from asr_core.errors import InvalidRequestError, UnsupportedValueError
-from asr_core.loading import ServedModel
-from asr_core.serve.catalog import Catalog
-from asr_core.serve.form import FIELD_SHOWN
-from asr_core.serve.formats import FORMATS, ResponseFormat
-from asr_core.serve.limits import too_large
-from asr_core.types import OptionSpec, TranscriptionRequest, UploadLimits
+from asr_core.admission import MAX_TEMPERATURE
+from asr_core.errors import InvalidRequestError
+from asr_core.serve.form import FIELD_SHOWN, FILE
+from asr_core.types import OptionSpec
 
-SINGLE = frozenset({"file", "model", "language", "prompt", "temperature", "response_format", "stream"})
-LISTS = frozenset({"keywords"})
-LATER = frozenset(
-    {
-        "languages",
-        "include",
-        "timestamp_granularities",
-        "chunking_strategy",
-        "known_speaker_names",
-        "known_speaker_references",
-    }
-)
-"""OpenAI's fields that no model is served with yet."""
-
-
-@frozen(eq=False)
-class Call:
-    """One transcription to make; ``file`` is open as long as its form is."""
-
-    served: ServedModel
-    file: BinaryIO
-    request: TranscriptionRequest
-    format: ResponseFormat
-    stream: bool
-
-
-def read_call(form: FormData, catalog: Catalog, limits: UploadLimits) -> Call:
-    """Read the fields of ``form``; one left empty counts as not given.
-
-    Raises:
-        InvalidRequestError: a field is unknown, repeated or of the wrong type; ``param`` names it.
-        ModelNotFoundError: no such model is served.
-    """
-    texts = _Texts(form)
-    served = catalog.find(texts.require("model"))
-    options = {spec.name: spec for spec in served.capabilities.options if spec.name not in SINGLE | LISTS}
-    _refuse_unknown(form, options)
-    stream = bool(texts.converted("stream", _boolean))
-    answer = texts.response_format(served, stream)
-    request = TranscriptionRequest(
-        language=texts.one("language"),
-        prompt=texts.one("prompt"),
-        keywords=texts.many("keywords"),
-        temperature=texts.converted("temperature", _number),
-        times=answer.times,
-        options=texts.options(options),
-    )
-    return Call(served, _file(form, limits), request, answer, stream)
+Type = Literal["string", "integer", "number", "boolean", "audio", "file", "strategy"]
 
 
 @frozen
-class _Texts:
-    """The text fields of a form."""
+class Field:
+    """One field; a ``repeated`` one is a list of at most ``most`` values, under ``name`` or ``name[]``."""
+
+    name: str
+    summary: str
+    type: Type = "string"
+    repeated: bool = False
+    choices: tuple[str, ...] = ()
+    low: float = -math.inf
+    high: float = math.inf
+    most: int | None = None
+
+    @classmethod
+    def of(cls, option: OptionSpec) -> Field:
+        """The field that a plugin's option is over HTTP."""
+        return cls(option.name, option.summary, option.type, choices=option.choices)
+
+    def owns(self, key: str) -> bool:
+        """Whether a part called ``key`` belongs to this field."""
+        if self.type == "strategy":
+            return key.partition("[")[0] == self.name
+        return key == self.name or (self.repeated and key == f"{self.name}[]")
+
+    def read(self, text: str) -> Any:
+        """The value that ``text`` spells.
+
+        Raises:
+            InvalidRequestError: it spells none of this field's type, range or choices.
+        """
+        try:
+            value = _READ[self.type](text)
+            if self.type in ("integer", "number") and not self.low <= value <= self.high:
+                raise ValueError(f"{self.low:g} to {self.high:g}" if self.high < math.inf else f"at least {self.low:g}")
+            if self.choices and value not in self.choices:
+                raise ValueError(f"one of {', '.join(self.choices)}")
+        except ValueError as error:
+            message = f"{self.name} must be {error}, not {text[:FIELD_SHOWN]!r}"
+            raise InvalidRequestError(message, param=self.name) from error
+        return value
+
+
+FIELDS: Mapping[str, Field] = {
+    field.name: field
+    for field in (
+        Field(FILE, "The sound itself; what it is, is read from its bytes.", "file"),
+        Field("model", "Name, alias or checkpoint of a served model."),
+        Field("language", "What is spoken, as a code, a tag or an English name; left out or `auto`, it is detected."),
+        Field("languages", "Among which languages to detect, where the model can.", repeated=True),
+        Field("prompt", "Context in the meaning the model gives it."),
+        Field("keywords", "Words to expect, where the model takes them.", repeated=True),
+        Field("response_format", "The shape of the answer."),
+        Field(
+            "temperature",
+            "Of sampling; 0 is greedy, left out it is the model's own way.",
+            "number",
+            low=0.0,
+            high=MAX_TEMPERATURE,
+        ),
+        Field("include", "What to add to a json answer.", repeated=True, choices=("logprobs",)),
+        Field(
+            "timestamp_granularities",
+            "What a verbose_json answer gives times for; segments when left out.",
+            repeated=True,
+            choices=("segment", "word"),
+        ),
+        Field("stream", "Whether to answer by events while work goes on.", "boolean"),
+        Field("chunking_strategy", "How long sound is cut: `auto` leaves it to the server.", "strategy"),
+        Field("known_speaker_names", "No model takes known speakers yet.", repeated=True, most=4),
+        Field("known_speaker_references", "No model takes known speakers yet.", repeated=True, most=4),
+    )
+}
+"""All that OpenAI documents, by name."""
+
+
+@frozen
+class Given:
+    """The text fields of a form; one left empty counts as not given."""
 
     form: FormData
 
-    def many(self, name: str) -> tuple[str, ...]:
-        """Every value of ``name`` and ``name[]``, which clients use alike."""
-        values = [value for key, value in self.form.multi_items() if _bare(key) == name]
-        for value in values:
-            if not isinstance(value, str):
-                raise InvalidRequestError(f"{name} must be text, not a file", param=name)
-        return tuple(value for value in values if isinstance(value, str) and value)
+    def check_known(self, fields: Iterable[Field]) -> None:
+        """Refuse parts that belong to none of ``fields``.
 
-    def one(self, name: str) -> str | None:
-        if len(self.form.getlist(name)) > 1:
-            raise InvalidRequestError(f"{name} is given more than once", param=name)
-        return next(iter(self.many(name)), None)
+        Raises:
+            InvalidRequestError: the message lists the names that are known.
+        """
+        known = {field.name: field for field in fields}
+        for key in self.form:
+            if not any(field.owns(key) for field in known.values()):
+                shown = key[:FIELD_SHOWN]
+                message = f"Unknown parameter: {shown!r}; known are {', '.join(sorted(known))}"
+                raise InvalidRequestError(message, param=shown, code="unknown_parameter")
 
-    def require(self, name: str) -> str:
-        value = self.one(name)
+    def value(self, field: Field) -> Any:
+        """What ``field`` holds: None, or a tuple for a repeated one, where it is not given.
+
+        Raises:
+            InvalidRequestError: it is no text, too often there, or not what the field may hold.
+        """
+        texts = self._texts(field)
+        if field.repeated:
+            if field.most is not None and len(texts) > field.most:
+                raise InvalidRequestError(f"{field.name} takes at most {field.most} values", param=field.name)
+            return tuple(field.read(text) for text in texts if text)
+        if len(texts) > 1:
+            raise InvalidRequestError(f"{field.name} is given more than once", param=field.name)
+        return next((field.read(text) for text in texts if text), None)
+
+    def require(self, field: Field) -> Any:
+        """The same of one that must be there."""
+        value = self.value(field)
         if value is None:
-            raise InvalidRequestError(f"you must provide {name}", param=name, code="missing_required_parameter")
+            message = f"you must provide {field.name}"
+            raise InvalidRequestError(message, param=field.name, code="missing_required_parameter")
         return value
 
-    def converted(self, name: str, convert: Callable[[str], Any]) -> Any:
-        text = self.one(name)
-        if text is None:
-            return None
-        try:
-            return convert(text)
-        except ValueError as error:
-            raise InvalidRequestError(f"{name} must be {error}, not {text[:FIELD_SHOWN]!r}", param=name) from error
-
-    def options(self, specs: Mapping[str, OptionSpec]) -> dict[str, Any]:
-        given = {name: self.converted(name, _CONVERT[spec.type]) for name, spec in specs.items()}
-        return {name: value for name, value in given.items() if value is not None}
-
-    def response_format(self, served: ServedModel, stream: bool) -> ResponseFormat:
-        name = self.one("response_format") or "json"
-        offered = [each for each, known in FORMATS.items() if known.is_offered(served.capabilities, stream)]
-        if name not in offered:
-            raise UnsupportedValueError(
-                f"response_format {name[:FIELD_SHOWN]!r} is not offered for model {served.card.name!r}"
-                f"{' with stream' if stream else ''}. Use {' or '.join(map(repr, offered))} instead.",
-                param="response_format",
-                layer="server",
-            )
-        return FORMATS[name]
-
-
-def _refuse_unknown(form: FormData, options: Mapping[str, OptionSpec]) -> None:
-    for key in form:
-        if key in SINGLE or key in options or _bare(key) in LISTS:
-            continue
-        shown, name = key[:FIELD_SHOWN], key.partition("[")[0]
-        if name in LATER:
-            raise UnsupportedValueError(f"{name} is not offered yet", param=name, layer="server")
-        known = ", ".join(sorted(SINGLE | LISTS | set(options)))
-        raise InvalidRequestError(
-            f"Unknown parameter: {shown!r}; known are {known}", param=shown, code="unknown_parameter"
-        )
-
-
-def _file(form: FormData, limits: UploadLimits) -> BinaryIO:
-    files = form.getlist("file")
-    if len(files) != 1:
-        raise InvalidRequestError("you must provide file, exactly once", param="file")
-    file = files[0]
-    if not isinstance(file, UploadFile):
-        raise InvalidRequestError("file must be an upload with a file name, not a text field", param="file")
-    if not file.size:
-        raise InvalidRequestError("file is empty", param="file")
-    if file.size > limits.max_bytes:
-        raise too_large(limits, file.size)
-    return file.file
-
-
-def _bare(key: str) -> str:
-    return key.removesuffix("[]")
+    def _texts(self, field: Field) -> tuple[str, ...]:
+        values = [value for key, value in self.form.multi_items() if field.owns(key)]
+        texts = tuple(value for value in values if isinstance(value, str))
+        if len(texts) < len(values):
+            raise InvalidRequestError(f"{field.name} must be text, not a file", param=field.name)
+        return texts
 
 
 def _number(text: str) -> float:
@@ -166,17 +159,19 @@ def _integer(text: str) -> int:
         raise ValueError("an integer") from None
 
 
-def _boolean(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
+def _boolean(text: str) -> bool | None:
+    # Clients write what their language calls nothing.
+    known = {"true": True, "false": False, "null": None}
+    if text.lower() not in known:
         raise ValueError("true or false")
-    return text.lower() == "true"
+    return known[text.lower()]
 
 
 def _audio(text: str) -> bytes:
     raise ValueError("left out, as audio options are not offered yet")
 
 
-_CONVERT: Mapping[str, Callable[[str], Any]] = {
+_READ: Mapping[str, Callable[[str], Any]] = {
     "string": str,
     "integer": _integer,
     "number": _number,

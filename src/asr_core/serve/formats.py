@@ -1,117 +1,76 @@
-"""A transcript, whole or on its way, as an HTTP answer."""
+"""``response_format``: what each one needs of a model, and how it is sent."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from attrs import frozen
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from asr_core.formats import as_dict, to_srt, to_text, to_vtt
-from asr_core.runtime.stream import TextDelta
-from asr_core.types import Capabilities, Segment, Transcript, Usage
+from asr_core.formats import to_srt, to_text, to_vtt
+from asr_core.serve.bodies import View, diarized_body, json_body, verbose_body
+from asr_core.types import Capabilities, Transcript
 
-UNKNOWN_SPEAKER = "unknown"
-"""Who said a segment that the model gave no speaker for: OpenAI's shape requires one."""
-
-
-def to_json_response(transcript: Transcript) -> Response:
-    """OpenAI's ``json`` shape; an empty list of languages means that the model does not tell."""
-    return JSONResponse({"text": transcript.text, "usage": _duration_usage(transcript)} | _more(transcript))
+COVERAGE = "x-asr-coverage"
+"""Header that tells of an answer without JSON what ``x_asr`` tells of the others."""
 
 
-def to_diarized_response(transcript: Transcript) -> Response:
-    """OpenAI's ``diarized_json``: segments with speakers, and a text of one line per segment."""
-    segments = [_diarized(number, segment) for number, segment in enumerate(transcript.segments, 1)]
-    body = {
-        "task": "transcribe",
-        "duration": transcript.duration,
-        "text": "\n".join(f"{segment['speaker']}: {segment['text']}" for segment in segments),
-        "segments": segments,
-        "usage": _duration_usage(transcript),
-    }
-    return JSONResponse(body | _more(transcript))
+def _object(body: Callable[[Transcript, View], Mapping[str, Any]], transcript: Transcript, view: View) -> Response:
+    return JSONResponse(body(transcript, view))
 
 
-def to_event(event: TextDelta | Transcript) -> dict[str, Any]:
-    """OpenAI's streaming events: a delta, or the end with the tokens that the answer took."""
-    if isinstance(event, TextDelta):
-        return {"type": "transcript.text.delta", "delta": event.text}
-    done = {"type": "transcript.text.done", "text": event.text, "usage": _token_usage(event.usage)}
-    return done | _more(event)
+def _written(write: Callable[[Transcript], str], media_type: str, transcript: Transcript, view: View) -> Response:
+    return PlainTextResponse(write(transcript), media_type=media_type, headers={COVERAGE: _coverage(transcript)})
 
 
-def to_text_response(transcript: Transcript) -> Response:
-    """Exactly the ``text`` of the ``json`` answer: no quotes, and no line break that the transcript lacks."""
-    return PlainTextResponse(to_text(transcript))
-
-
-def to_srt_response(transcript: Transcript) -> Response:
-    """Subtitles, speakers in front of what they say."""
-    return PlainTextResponse(to_srt(transcript))
-
-
-def to_vtt_response(transcript: Transcript) -> Response:
-    """The same in WebVTT."""
-    return Response(to_vtt(transcript), media_type="text/vtt")
-
-
-def _diarized(number: int, segment: Segment) -> dict[str, Any]:
-    return {
-        "type": "transcript.text.segment",
-        "id": f"seg_{number:03}",
-        "start": segment.start_ms / 1000,
-        "end": segment.end_ms / 1000,
-        "text": segment.text,
-        "speaker": segment.speaker or UNKNOWN_SPEAKER,
-    }
-
-
-def _duration_usage(transcript: Transcript) -> dict[str, Any]:
-    return {"type": "duration", "seconds": transcript.duration}
-
-
-def _more(transcript: Transcript) -> dict[str, Any]:
-    languages = [{"code": transcript.language}] if transcript.language else []
-    return {"languages": languages, "x_asr": as_dict(transcript)["x_asr"]}
-
-
-def _token_usage(usage: Usage) -> dict[str, Any]:
-    read = usage.audio_tokens + usage.text_tokens
-    return {
-        "type": "tokens",
-        "input_tokens": read,
-        "input_token_details": {"audio_tokens": usage.audio_tokens, "text_tokens": usage.text_tokens},
-        "output_tokens": usage.output_tokens,
-        "total_tokens": read + usage.output_tokens,
-    }
+def _coverage(transcript: Transcript) -> str:
+    """How many stretches of the audio were decoded, silent or lost, and how often a guard stepped in."""
+    states = Counter(stretch.state for stretch in transcript.coverage)
+    counts = {state: states[state] for state in ("decoded", "silent", "lost")} | {"guards": len(transcript.guards)}
+    return ", ".join(f"{name}={count}" for name, count in counts.items())
 
 
 @frozen
 class ResponseFormat:
-    """How a transcript is answered: ``times`` are what the request asks the model for, ``needs`` what it must can.
+    """How a transcript is answered.
 
-    ``streamed`` formats may come as events.
+    ``needs`` names a capability without which a model is not asked, ``timed`` formats show when each segment was said,
+    ``granular`` ones what the caller wants times for. ``streamed`` formats may come as events, with ``segments`` among
+    them. ``logprobs`` tells whether there is room for those of tokens.
     """
 
-    render: Callable[[Transcript], Response]
-    times: frozenset[str] = frozenset()
+    render: Callable[[Transcript, View], Response]
+    media_type: str
     needs: str | None = None
+    timed: bool = False
+    granular: bool = False
     streamed: bool = False
+    segments: bool = False
+    logprobs: bool = False
 
     def is_offered(self, capabilities: Capabilities, stream: bool) -> bool:
         """Whether a model of these ``capabilities`` can answer so."""
         return (self.streamed or not stream) and (self.needs is None or bool(getattr(capabilities, self.needs)))
 
+    def times(self, view: View, capabilities: Capabilities) -> frozenset[str]:
+        """What the model is asked to time; one without segment times shows its clips as segments."""
+        wanted = view.granularities if self.granular else frozenset({"segment"} if self.timed else ())
+        return wanted if capabilities.segment_times else wanted - {"segment"}
 
-_SEGMENTS = frozenset({"segment"})
+
+_JSON, _TEXT, _VTT = "application/json", "text/plain", "text/vtt"
 
 FORMATS: Mapping[str, ResponseFormat] = {
-    "json": ResponseFormat(to_json_response, streamed=True),
-    "text": ResponseFormat(to_text_response),
-    "srt": ResponseFormat(to_srt_response, _SEGMENTS, needs="segment_times"),
-    "vtt": ResponseFormat(to_vtt_response, _SEGMENTS, needs="segment_times"),
-    "diarized_json": ResponseFormat(to_diarized_response, _SEGMENTS, needs="speakers"),
+    "json": ResponseFormat(partial(_object, json_body), _JSON, streamed=True, logprobs=True),
+    "text": ResponseFormat(partial(_written, to_text, _TEXT), _TEXT),
+    "srt": ResponseFormat(partial(_written, to_srt, _TEXT), _TEXT, needs="segment_times", timed=True),
+    "verbose_json": ResponseFormat(partial(_object, verbose_body), _JSON, granular=True),
+    "vtt": ResponseFormat(partial(_written, to_vtt, _VTT), _VTT, needs="segment_times", timed=True),
+    "diarized_json": ResponseFormat(
+        partial(_object, diarized_body), _JSON, needs="speakers", timed=True, streamed=True, segments=True
+    ),
 }
-"""By ``response_format``."""
+"""By the name a caller writes."""

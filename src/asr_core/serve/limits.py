@@ -1,4 +1,4 @@
-"""Uploads bounded while they arrive, and refusals that reach a client which is still sending."""
+"""How much callers may ask for at once; uploads are held to it while they arrive."""
 
 from __future__ import annotations
 
@@ -9,12 +9,9 @@ from attrs import define
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from asr_core.errors import UploadTooLargeError
+from asr_core.errors import BusyError, UploadStalledError, UploadTooLargeError
 from asr_core.serve.traffic import Traffic
-from asr_core.types import UploadLimits
-
-FORM_ROOM = 2 * 1024 * 1024
-"""Bytes a body may have beyond its file: the other fields and the part headers."""
+from asr_core.types import ServerLimits, UploadLimits
 
 DISCARD_BYTES = 256 * 1024 * 1024
 DISCARD_S = 10.0
@@ -27,12 +24,36 @@ def too_large(limits: UploadLimits, count: int) -> UploadTooLargeError:
     return UploadTooLargeError(f"Maximum content size limit ({limits.max_bytes}) exceeded ({count} bytes read)")
 
 
-class BodyLimit:
-    """Middleware: reading a body that is too large raises UploadTooLargeError, early if its length is announced."""
+@define(eq=False)
+class Uploads:
+    """The bodies of one server; ``held`` bytes of them are here, or were announced."""
 
-    def __init__(self, app: ASGIApp, limits: UploadLimits, traffic: Traffic) -> None:
+    limits: ServerLimits
+    held: int = 0
+
+    def grow(self, more: int) -> None:
+        """Let one body have ``more`` bytes.
+
+        Raises:
+            BusyError: all together would have too many.
+        """
+        most = self.limits.max_total_bytes
+        if more > 0 and self.held + more > most:
+            raise BusyError(
+                f"uploads in progress fill the {most} bytes there are", layer="http", setting="max_total_bytes"
+            )
+        self.held += more
+
+
+class BodyLimit:
+    """Middleware: reading a body that is too large, one too many or too slow raises.
+
+    UploadTooLargeError and BusyError come early if the length is announced; else UploadStalledError.
+    """
+
+    def __init__(self, app: ASGIApp, uploads: Uploads, traffic: Traffic) -> None:
         self.app = app
-        self.limits = limits
+        self.uploads = uploads
         self.traffic = traffic
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -41,48 +62,72 @@ class BodyLimit:
             await self.app(scope, receive, send)
             return
         announced = Headers(scope=scope).get("content-length", "0")
-        body = _Body(self.limits, self.traffic, receive, send, int(announced) if announced.isdecimal() else 0)
-        await self.app(scope, body.receive, body.send)
+        length = int(announced) if announced.isdecimal() else 0
+        body = _Body(self.uploads, self.traffic, receive, send, length)
+        try:
+            await self.app(scope, body.receive, body.send)
+        finally:
+            body.release()
 
 
 @define(eq=False)
 class _Body:
     """One request's body on its way in."""
 
-    limits: UploadLimits
+    uploads: Uploads
     traffic: Traffic
     source: Receive
     target: Send
     announced: int
     read: int = 0
+    held: int = 0
     ended: bool = False
 
     async def receive(self) -> Message:
-        self._check(self.announced)
+        self._hold(self.announced)
         message = await self._next()
-        self._check(self.read)
+        self._hold(self.read)
         return message
 
     async def send(self, message: Message) -> None:
         last = message["type"] == "http.response.body" and not message.get("more_body", False)
         if last and not self.ended:
+            self.release()
             await self.target({**message, "more_body": True})
             await self._discard()
             message = {"type": "http.response.body", "body": b""}
         await self.target(message)
 
+    def release(self) -> None:
+        """Forget what was read."""
+        self.uploads.grow(-self.held)
+        self.held = 0
+
+    def _hold(self, count: int) -> None:
+        limits = self.uploads.limits.upload
+        if count > limits.body_bytes:
+            raise too_large(limits, count)
+        if count > self.held:
+            self.uploads.grow(count - self.held)
+            self.held = count
+
     async def _next(self) -> Message:
-        message = await self.source()
+        # Once the body is here, what comes next is that the client leaves.
+        patience = None if self.ended else self.uploads.limits.upload_timeout
+        try:
+            async with asyncio.timeout(patience):
+                message = await self.source()
+        except TimeoutError as error:
+            self.ended = True
+            raise UploadStalledError(
+                f"nothing of the upload arrived for {patience:g} s", setting="upload_timeout"
+            ) from error
         self.read += len(message.get("body", b""))
         self.ended = message["type"] == "http.disconnect" or not message.get("more_body", False)
         return message
 
     async def _discard(self) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with self.traffic.request(), asyncio.timeout(DISCARD_S):
+        with contextlib.suppress(TimeoutError, UploadStalledError):
+            async with self.traffic.request(DISCARD_S):
                 while not self.ended and self.read < DISCARD_BYTES:
                     await self._next()
-
-    def _check(self, count: int) -> None:
-        if count > self.limits.max_bytes + FORM_ROOM:
-            raise too_large(self.limits, count)

@@ -21,19 +21,27 @@ from asr_core.errors import AsrError
 from asr_core.loading import EngineOptions, ServedModel, open_model
 from asr_core.plugins import Plugins
 from asr_core.serve.app import create_app
+from asr_core.serve.auth import Keys
 from asr_core.serve.traffic import Traffic
-from asr_core.types import UploadLimits
+from asr_core.types import ServerLimits
 
 BACKLOG = 128
 
 
 @frozen
 class ServerOptions:
-    """Where to listen (port 0 takes a free one), and how long running requests may take once told to stop."""
+    """Where to listen (port 0 takes a free one), for whom, and how much of it.
+
+    Running requests get ``drain_seconds`` once told to stop. A connection may be silent for ``idle_timeout`` seconds
+    before, between and within the heads of requests, and so long its socket outlives its client.
+    """
 
     host: str = "127.0.0.1"
     port: int = 8000
     drain_seconds: float = 30.0
+    idle_timeout: float = 10.0
+    limits: ServerLimits = ServerLimits()
+    keys: Keys | None = None
 
 
 Wanted = tuple[str, str | None]
@@ -51,10 +59,10 @@ def run(plugins: Plugins, wanted: Sequence[Wanted], engine: EngineOptions, optio
         listener = stack.enter_context(_bind(options))
         models = _open(plugins, wanted, engine, stack)
         traffic = Traffic()
-        app = create_app(models, UploadLimits(), traffic)
+        app = create_app(models, options.limits, traffic, options.keys)
         listener.listen(BACKLOG)
-        announce = partial(_announce, _url(options.host, listener), options.host, next(iter(models)))
-        asyncio.run(_serve(app, listener, traffic, options.drain_seconds, announce))
+        announce = partial(_announce, _url(options.host, listener), options, next(iter(models)))
+        asyncio.run(_serve(app, listener, traffic, options, announce))
 
 
 def _bind(options: ServerOptions) -> socket.socket:
@@ -89,13 +97,15 @@ def _url(host: str, listener: socket.socket) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
 
 
-def _announce(url: str, host: str, model: str) -> None:
-    if not _is_loopback(host):
+def _announce(url: str, options: ServerOptions, model: str) -> None:
+    if options.keys is None and not _is_loopback(options.host):
         print(
-            f"warning: {host} is no loopback address, and without a key everyone who reaches it is served", flush=True
+            f"warning: {options.host} is no loopback address, and without a key everyone who reaches it is served",
+            flush=True,
         )
+    key = "" if options.keys is None else " -H 'Authorization: Bearer KEY'"
     print(f"serving on {url}", flush=True)
-    print(f"try: curl {url}/v1/audio/transcriptions -F model={model} -F file=@audio.wav", flush=True)
+    print(f"try: curl {url}/v1/audio/transcriptions{key} -F model={model} -F file=@audio.wav", flush=True)
 
 
 def _is_loopback(host: str) -> bool:
@@ -106,7 +116,7 @@ def _is_loopback(host: str) -> bool:
 
 
 async def _serve(
-    app: Starlette, listener: socket.socket, traffic: Traffic, drain_seconds: float, announce: Callable[[], None]
+    app: Starlette, listener: socket.socket, traffic: Traffic, options: ServerOptions, announce: Callable[[], None]
 ) -> None:
     stop = asyncio.Event()
 
@@ -118,7 +128,7 @@ async def _serve(
     async def drained() -> None:
         # The port stays open meanwhile: /ready says 503 to balancers, and late uploads get an answer, not a reset.
         await stop.wait()
-        await traffic.drain(drain_seconds)
+        await traffic.drain(options.drain_seconds)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, on_signal)
@@ -126,5 +136,6 @@ async def _serve(
     announce()
     config = Config()
     config.bind = [f"fd://{listener.detach()}"]
+    config.keep_alive_timeout = options.idle_timeout
     config.errorlog = logging.getLogger("hypercorn")
     await serve(app, config, shutdown_trigger=drained)

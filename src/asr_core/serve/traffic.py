@@ -1,4 +1,4 @@
-"""Which requests are running, so that a server can finish them before it leaves."""
+"""Which requests are running, so that each ends in time and a server can finish them before it leaves."""
 
 from __future__ import annotations
 
@@ -18,10 +18,21 @@ class Traffic:
         self._quiet = asyncio.Event()
         self._until: float | None = None
 
+    @property
+    def running(self) -> int:
+        """How many there are."""
+        return len(self._deadlines)
+
+    @property
+    def expired(self) -> bool:
+        """Whether the server is leaving and waits no longer."""
+        return self._until is not None and asyncio.get_running_loop().time() >= self._until
+
     @asynccontextmanager
-    async def request(self) -> AsyncIterator[None]:
-        """A running request; TimeoutError inside it when the server will wait no longer."""
-        async with asyncio.timeout_at(self._until) as deadline:
+    async def request(self, seconds: float) -> AsyncIterator[None]:
+        """A running request; TimeoutError inside it after ``seconds``, or when the server will wait no longer."""
+        end = asyncio.get_running_loop().time() + seconds
+        async with asyncio.timeout_at(end if self._until is None else min(end, self._until)) as deadline:
             self._deadlines.add(deadline)
             try:
                 yield
@@ -48,8 +59,8 @@ class Traffic:
             await self._quiet.wait()
 
     def expire(self, seconds: float) -> None:
-        """Give what runs, and what may still begin, ``seconds`` more."""
+        """Give what runs, and what may still begin, at most ``seconds`` more."""
         self._until = asyncio.get_running_loop().time() + seconds
         for deadline in self._deadlines:
             if not deadline.expired():
-                deadline.reschedule(self._until)
+                deadline.reschedule(min(self._until, deadline.when() or self._until))
