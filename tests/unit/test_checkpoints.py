@@ -80,6 +80,31 @@ def test_a_directory_is_told_by_its_configuration(saved: Path) -> None:
     assert checkpoint.config.read_json("processor_config.json") == {}
 
 
+@pytest.mark.parametrize(
+    ("generation", "config", "text", "stop"),
+    [
+        ({"eos_token_id": [3, 7]}, 1, 2, {3, 7}),
+        ({"eos_token_id": 3}, 1, 2, {3}),
+        ({}, [1, 5], 2, {1, 5}),
+        ({}, None, 2, {2}),
+        (None, None, None, {9}),
+    ],
+)
+def test_what_ends_generation_is_where_generate_looks_for_it(
+    tmp_path: Path, generation: Any, config: Any, text: Any, stop: set[int]
+) -> None:
+    if generation is not None:
+        (tmp_path / "generation_config.json").write_text(json.dumps(generation))
+    settings = {"eos_token_id": config, "text_config": {"eos_token_id": text}}
+    assert Pretrained(settings, tmp_path).stop_tokens(default=9) == stop
+
+
+@pytest.mark.parametrize("named", ["x", [], [True], [1, "2"], 1.5])
+def test_an_end_that_is_no_token(tmp_path: Path, named: Any) -> None:
+    with pytest.raises(CheckpointError, match="names no tokens that end the output: eos_token_id is"):
+        Pretrained({"eos_token_id": named}, tmp_path).stop_tokens(default=9)
+
+
 def test_a_card_has_no_files() -> None:
     assert Pretrained({}).read_text("config.json") is None
     assert Pretrained({}).read_json("config.json") == {}

@@ -62,6 +62,23 @@ class Pretrained:
         path = self._find(name)
         return read_json(path) if path else {}
 
+    def stop_tokens(self, default: int | Sequence[int] | None) -> frozenset[int]:
+        """What ends generation, looked for where transformers' ``generate`` does.
+
+        That is generation_config.json, config.json and its ``text_config``; ``default`` counts where none names any.
+
+        Raises:
+            CheckpointError: what is named is no token, or nothing is.
+        """
+        text = self.config.get("text_config")
+        places = (self.read_json("generation_config.json"), self.config, text if isinstance(text, Mapping) else {})
+        named = next((eos for place in places if (eos := place.get("eos_token_id")) is not None), default)
+        ids = named if isinstance(named, Sequence) else [named]
+        if not ids or not all(type(token) is int for token in ids):
+            where = self.directory or self.repository
+            raise CheckpointError(f"{where} names no tokens that end the output: eos_token_id is {named!r}")
+        return frozenset(ids)
+
     def _find(self, name: str) -> Path | None:
         if self.directory is not None:
             path = self.directory / name
@@ -121,12 +138,20 @@ def load_module(kind: Any, directory: Path, dtype: str, device: str) -> Any:
     except Exception as error:
         # transformers and safetensors raise OSError, RuntimeError, ValueError and their own for damaged files
         raise CheckpointError(f"{directory} cannot be loaded: {error}") from error
-    for what, keys in (("lacks", report["missing_keys"]), ("has superfluous weights:", report["unexpected_keys"])):
-        if keys:
-            listed = sorted(map(str, keys))
-            more = f" and {len(listed) - 5} more" if len(listed) > 5 else ""
-            raise CheckpointError(f"{directory} {what} {', '.join(listed[:5])}{more}")
+    require_equal(str(directory), report["missing_keys"], report["unexpected_keys"])
     return module.to(device).requires_grad_(False).eval()
+
+
+def require_equal(name: str, missing: Iterable[str], superfluous: Iterable[str]) -> None:
+    """Refuse weights that are not those of the module.
+
+    Raises:
+        CheckpointError: there are any; ``name`` is whose, and the first five are named.
+    """
+    for what, keys in (("lacks", missing), ("has superfluous weights:", superfluous)):
+        if listed := sorted(map(str, keys)):
+            more = f" and {len(listed) - 5} more" if len(listed) > 5 else ""
+            raise CheckpointError(f"{name} {what} {', '.join(listed[:5])}{more}")
 
 
 def _directory(ref: str, path: Path, model_type: str, name: Callable[[Mapping[str, Any]], str]) -> Checkpoint | None:

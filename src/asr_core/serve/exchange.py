@@ -67,8 +67,9 @@ class ExchangeMiddleware:
             await exchange.fail(self._too_late(), scope)
         finally:
             exchange.sound.release()
-            exchange.log(scope)
-            self.metrics.count(exchange, scope)
+            ended = time.monotonic()
+            exchange.log(scope, ended)
+            self.metrics.count(exchange, scope, ended)
 
     async def _run(self, scope: Scope, receive: Receive, exchange: Exchange) -> None:
         try:
@@ -102,7 +103,6 @@ class Exchange:
     guards: int = 0
     began: float = field(factory=time.monotonic)
     first_event: float | None = None
-    ended: float | None = None
 
     async def send(self, message: Message) -> None:
         """Send on, with the id."""
@@ -139,15 +139,14 @@ class Exchange:
                     await self.send({"type": "http.response.body", "body": frame(problem.body)})
         # Half of any other answer cannot be mended; the connection is closed on it, which the client notices.
 
-    def log(self, scope: Scope) -> None:
+    def log(self, scope: Scope, ended: float) -> None:
         """One line: nothing of what was sent, said or recognised."""
-        self.ended = time.monotonic()
         facts = {
             "method": scope["method"],
             # The raw path has no query, but over HTTP/2 what a terminal would obey.
             "path": quote(scope.get("raw_path", b""), safe=VISIBLE),
             "status": self.status,
-            "ms": round(1000 * (self.ended - self.began)),
+            "ms": round(1000 * (ended - self.began)),
             "request_id": self.id,
             "model": self.model,
             "audio_seconds": round(self.sound.seconds, 2),

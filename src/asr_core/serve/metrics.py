@@ -59,10 +59,9 @@ class Metrics:
             "asr_guards", "Times a safeguard changed a transcript, as its x_asr tells.", ["model"], registry=registry
         )
 
-    def count(self, exchange: Exchange, scope: Scope) -> None:
-        """Count a request that ended."""
+    def count(self, exchange: Exchange, scope: Scope, ended: float) -> None:
+        """Count a request that ended then, on the monotonic clock."""
         route, model = getattr(scope.get("route"), "path", NO_ROUTE), exchange.model or ""
-        ended = exchange.ended or exchange.began
         self._requests.labels(route, str(exchange.status), model).inc()
         self._seconds.labels(route, model).observe(ended - exchange.began)
         if exchange.model is None:

@@ -25,7 +25,6 @@ from asr_core.types import (
     TranscriptionRequest,
 )
 from asr_funasr.frames import Frames
-from asr_funasr.numbers import section
 from asr_funasr.policy import context_tokens
 from asr_funasr.template import STAND_IN
 
@@ -67,7 +66,7 @@ def prepare_frontend(checkpoint: Pretrained) -> Frontend:
         Frames.of(processor.feature_extractor.to_dict()),
         context_tokens(checkpoint),
         checkpoint.config.get("audio_token_id", AUDIO_TOKEN_ID),
-        _stop(checkpoint, processor),
+        checkpoint.stop_tokens(processor.tokenizer.eos_token_id),
     )
     if prompt_ids(frontend, TranscriptionRequest()).count(frontend.audio_token_id) != 1:
         raise CheckpointError(
@@ -171,15 +170,3 @@ def _load_processor(directory: Path) -> Any:
         raise CheckpointError(
             f"the processor in {directory} cannot be loaded, save it beside the model with save_pretrained(): {error}"
         ) from error
-
-
-def _stop(checkpoint: Pretrained, processor: Any) -> frozenset[int]:
-    """As ``generate`` finds them; the tokenizer's own where no configuration tells."""
-    for settings in (
-        checkpoint.read_json("generation_config.json"),
-        section(checkpoint.config, "text_config"),
-        {"eos_token_id": processor.tokenizer.eos_token_id},
-    ):
-        if (eos := settings.get("eos_token_id")) is not None:
-            return frozenset(eos if isinstance(eos, list) else [eos])
-    raise CheckpointError(f"{checkpoint.directory or checkpoint.repository} names no eos_token_id to stop at")

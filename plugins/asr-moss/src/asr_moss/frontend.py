@@ -11,7 +11,7 @@ from attrs import field, frozen
 from tokenizers import Tokenizer
 from transformers import MossTranscribeDiarizeProcessor
 
-from asr_core.checkpoints import Pretrained, read_json
+from asr_core.checkpoints import Pretrained
 from asr_core.errors import AudioTooLongError, CheckpointError, InvalidRequestError
 from asr_core.prompts import PromptTokenizer, split_placeholders
 from asr_core.types import AudioSpan, Clip, Feature, PreparedClip, Tokens, TranscriptionRequest
@@ -57,7 +57,9 @@ def prepare_frontend(checkpoint: Pretrained) -> Frontend:
         processor = MossTranscribeDiarizeProcessor.from_pretrained(directory, local_files_only=True)
         prompts = PromptTokenizer(processor.tokenizer.backend_tokenizer)
         silent = frozenset(prompts.special.values())
-        frontend = Frontend(config, processor, prompts, _stop(directory, processor), silent)
+        frontend = Frontend(
+            config, processor, prompts, checkpoint.stop_tokens(processor.tokenizer.eos_token_id), silent
+        )
         rendered = frontend.render(_stand_in(0), ())
     except CheckpointError:
         raise
@@ -145,16 +147,6 @@ def _too_long(frontend: Frontend, clip: Clip, request: TranscriptionRequest, row
         param=param,
         layer="frontend",
     )
-
-
-def _stop(directory: Path, processor: Any) -> frozenset[int]:
-    """What ends the output: the ids in generation_config.json, else the tokenizer's own end."""
-    path = directory / "generation_config.json"
-    given = read_json(path).get("eos_token_id") if path.is_file() else None
-    ids = given if isinstance(given, list) else [processor.tokenizer.eos_token_id if given is None else given]
-    if not ids or not all(type(token) is int for token in ids):
-        raise CheckpointError(f"{path} names no tokens that end the output: eos_token_id is {given!r}")
-    return frozenset(ids)
 
 
 def _check(directory: Path, config: MossConfig, processor: Any) -> None:

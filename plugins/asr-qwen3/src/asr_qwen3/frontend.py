@@ -12,7 +12,7 @@ from attrs import field, frozen
 from tokenizers import Tokenizer
 from transformers import Qwen3ASRFeatureExtractor, Qwen3ASRProcessor
 
-from asr_core.checkpoints import Pretrained, read_json
+from asr_core.checkpoints import Pretrained
 from asr_core.errors import AudioTooLongError, CheckpointError, InvalidRequestError
 from asr_core.prompts import split_placeholders
 from asr_core.types import (
@@ -85,7 +85,7 @@ def prepare_frontend(checkpoint: Checkpoint) -> Frontend:
         audio_token=processor.audio_token_id,
         marker=template.tokenizer.encode(MARKER),
         silent=frozenset(template.tokenizer.special.values()),
-        stop=_stop(directory, pretrained.config),
+        stop=pretrained.stop_tokens(STOP),
         context=policy.context_tokens(pretrained.config),
         languages={name.lower(): code for code, name in NAMES.items()},
     )
@@ -197,12 +197,3 @@ def _load(directory: Path, audio_token: int) -> tuple[Any, Any]:
     if (rate := extractor.sampling_rate) != policy.SAMPLE_RATE:
         raise CheckpointError(f"{directory}: the feature extractor wants {rate} Hz, not {policy.SAMPLE_RATE}")
     return processor, extractor
-
-
-def _stop(directory: Path, config: Mapping[str, Any]) -> frozenset[int]:
-    """Ids that end generation, where transformers' generate looks for them."""
-    path = directory / "generation_config.json"
-    generation = read_json(path) if path.is_file() else {}
-    said = (generation.get("eos_token_id"), config.get("eos_token_id"), STOP)
-    ids = next(value for value in said if value is not None)
-    return frozenset([ids] if isinstance(ids, int) else ids)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ import torch
 from transformers import WhisperConfig as TransformersConfig
 from transformers import WhisperForConditionalGeneration
 
-from asr_core.checkpoints import WEIGHT_FILES, load_module
+from asr_core.checkpoints import WEIGHT_FILES, load_module, require_equal
 from asr_core.errors import CheckpointError
 from asr_core.types import Checkpoint
 from asr_whisper import ctranslate2, hub, layout, openai_pt
@@ -78,7 +78,7 @@ def _from_state(
             shapes = f"{tuple(tensor.shape)}, expected {tuple(expected[name])}"
             raise CheckpointError(f"{checkpoint.reference}: {name} is {shapes}")
         loaded[name] = tensor
-    _require_equal(checkpoint.reference, expected.keys() - loaded.keys(), loaded.keys() - expected.keys())
+    require_equal(checkpoint.reference, expected.keys() - loaded.keys(), loaded.keys() - expected.keys())
     # Assigning takes over what was read, where copying would hold it twice.
     module.load_state_dict(loaded, strict=False, assign=True)
     if "decoder" in parts:
@@ -116,11 +116,3 @@ def _drop(module: WhisperForConditionalGeneration, parts: frozenset[str]) -> Non
         setattr(module.model, part, nothing)
     if "decoder" in parts:
         module.proj_out = None
-
-
-def _require_equal(name: str, missing: Iterable[str], extra: Iterable[str]) -> None:
-    for what, keys in (("lacks", missing), ("has weights no Whisper has:", extra)):
-        listed = sorted(keys)
-        if listed:
-            rest = f" and {len(listed) - 5} more" if len(listed) > 5 else ""
-            raise CheckpointError(f"{name} {what} {', '.join(listed[:5])}{rest}")
