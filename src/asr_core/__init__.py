@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from asr_core.engines.protocol import EngineCard
 from asr_core.errors import AsrError
 from asr_core.hookspecs import HOOK_API, hookimpl
-from asr_core.services import AlignerCard
+from asr_core.services import AlignerCard, DetectorCard
 from asr_core.types import ModelCard, Transcript
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ __all__ = [
     "HOOK_API",
     "AlignerCard",
     "AsrError",
+    "DetectorCard",
     "EngineCard",
     "ModelCard",
     "Transcriber",

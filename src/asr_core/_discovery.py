@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
+from functools import partial
 from typing import Any, TypeVar
 
 import pluggy
@@ -19,12 +20,14 @@ from attrs import Factory, define, field
 from asr_core import hookspecs
 from asr_core.engines.protocol import EngineCard
 from asr_core.hookspecs import HOOK_API, PROJECT
-from asr_core.services import AlignerCard
+from asr_core.services import AlignerCard, DetectorCard
 from asr_core.types import ModelCard
 
 CORE = "asr-core"
 BLOCK = "ASR_CORE_PLUGINS_BLOCK"
-EMBEDDED = "asr_core.engines.embedded"
+IN_TREE = {"embedded": "asr_core.engines.embedded", "vad": "asr_core.vad.plugin"}
+"""The core's own plugins: an engine and detectors of speech."""
+
 COLLECTED = frozenset({"register_models", "register_engines", "register_services", "postprocess_transcript"})
 
 Contract = Mapping[str, tuple[str, ...]]
@@ -46,6 +49,7 @@ class Candidate:
     cards: tuple[ModelCard, ...] = ()
     engines: tuple[EngineCard, ...] = ()
     aligners: tuple[AlignerCard, ...] = ()
+    detectors: tuple[DetectorCard, ...] = ()
     errors: list[str] = Factory(list)
     conflicts: list[str] = Factory(list)
     warnings: list[str] = Factory(list)
@@ -77,23 +81,24 @@ def canonical(name: str) -> str:
 
 
 def find() -> list[Candidate]:
-    """The core's own engine, then every installed entry point, by distribution and name and not by install order."""
+    """The core's own plugins, then every installed entry point, by distribution and name and not by install order."""
     points = importlib.metadata.entry_points(group=PROJECT)
     found = [Candidate(point.name, *_origin(point.dist), point.load) for point in points]
+    found.sort(key=lambda candidate: (candidate.distribution, candidate.name))
+    found = [*_in_tree(), *found]
     together = Counter(candidate.distribution for candidate in found)
     for candidate in found:
         if together[candidate.distribution] > 1:
             candidate.label = f"{candidate.distribution}:{candidate.name}"
-    found.sort(key=lambda candidate: (candidate.distribution, candidate.name))
-    return [_embedded(), *found]
+    return found
 
 
-def _embedded() -> Candidate:
+def _in_tree() -> list[Candidate]:
     try:
         version = importlib.metadata.version(CORE)
     except importlib.metadata.PackageNotFoundError:  # run from a source tree
         version = "unknown"
-    return Candidate("embedded", CORE, version, lambda: importlib.import_module(EMBEDDED))
+    return [Candidate(name, CORE, version, partial(importlib.import_module, IN_TREE[name])) for name in IN_TREE]
 
 
 def _origin(distribution: importlib.metadata.Distribution | None) -> tuple[str, str]:
@@ -108,7 +113,7 @@ def _origin(distribution: importlib.metadata.Distribution | None) -> tuple[str, 
 def select(candidates: Sequence[Candidate], allow: Collection[str] | None, block: Collection[str]) -> list[str]:
     """Block what the lists say and return complaints about names in them that nothing installed has.
 
-    The core's own engine needs no permission: an allow list speaks of what was installed. It can be blocked.
+    The core's own plugins need no permission: an allow list speaks of what was installed. They can be blocked.
     """
     allowed, blocked = {canonical(name) for name in allow or ()}, {canonical(name) for name in block}
     for candidate in candidates:
@@ -181,7 +186,9 @@ def _examine(candidate: Candidate) -> None:
     if not candidate.errors:
         candidate.cards = _registered(candidate, callers.get("register_models"), ModelCard)
         candidate.engines = _registered(candidate, callers.get("register_engines"), EngineCard)
-        candidate.aligners = _registered(candidate, callers.get("register_services"), AlignerCard)
+        services = _registered(candidate, callers.get("register_services"), AlignerCard, DetectorCard)
+        candidate.aligners = tuple(card for card in services if isinstance(card, AlignerCard))
+        candidate.detectors = tuple(card for card in services if isinstance(card, DetectorCard))
         candidate.errors += [*_foreign(candidate), *_repeated(candidate)]
     candidate.errors += _unknown(callers, known)
 
@@ -203,16 +210,17 @@ def _misfits(caller: pluggy.HookCaller, arguments: Sequence[str]) -> Iterator[st
         yield f"{caller.name} is implemented twice"
 
 
-def _registered(candidate: Candidate, caller: pluggy.HookCaller | None, kind: type[T]) -> tuple[T, ...]:
+def _registered(candidate: Candidate, caller: pluggy.HookCaller | None, *kinds: type[T]) -> tuple[T, ...]:
     if caller is None:
         return ()
     registered: list[Any] = []
     with _blamed(candidate, caller.name):
         caller(register=registered.append)
     for one in registered:
-        if not isinstance(one, kind):
-            candidate.errors.append(f"{caller.name} registered {one!r}, which is no {kind.__name__}")
-    return tuple(one for one in registered if isinstance(one, kind))
+        if not isinstance(one, kinds):
+            expected = " or ".join(kind.__name__ for kind in kinds)
+            candidate.errors.append(f"{caller.name} registered {one!r}, which is no {expected}")
+    return tuple(one for one in registered if isinstance(one, kinds))
 
 
 def _foreign(candidate: Candidate) -> Iterator[str]:
@@ -223,11 +231,15 @@ def _foreign(candidate: Candidate) -> Iterator[str]:
 
 def _repeated(candidate: Candidate) -> Iterator[str]:
     """Names that one plugin gives twice; its cards may share a checkpoint, as it can tell them apart itself."""
-    models = Counter(name for card in candidate.cards for name in {card.name, *card.aliases})
-    engines = Counter(card.name for card in candidate.engines)
-    aligners = Counter(card.name for card in candidate.aligners)
-    for kind, counts in (("model", models), ("engine", engines), ("aligner", aligners)):
-        yield from (f"it registers the {kind} {name!r} twice" for name, count in sorted(counts.items()) if count > 1)
+    names = {
+        "model": [name for card in candidate.cards for name in {card.name, *card.aliases}],
+        "engine": [card.name for card in candidate.engines],
+        "aligner": [card.name for card in candidate.aligners],
+        "detector": [card.name for card in candidate.detectors],
+    }
+    for kind, given in names.items():
+        repeated = sorted(name for name, count in Counter(given).items() if count > 1)
+        yield from (f"it registers the {kind} {name!r} twice" for name in repeated)
 
 
 def claims(pairs: Iterable[tuple[str, Candidate]]) -> dict[str, tuple[Candidate, ...]]:

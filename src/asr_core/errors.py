@@ -14,6 +14,7 @@
     │   └── AudioTooLongError       400  more seconds than a named layer takes
     ├── AuthenticationError         401  no key, or one this server does not know
     ├── ModelNotFoundError          404  no installed plugin knows the name
+    ├── PolicyError                 500  an operator's override that the model cannot be served with
     ├── CheckpointError             500  weights or configuration missing, damaged or of a foreign kind
     ├── PluginError                 500  a plugin broke the contract or raised
     │   └── PluginConflictError     500  two plugins claim the same thing
@@ -155,6 +156,12 @@ class CheckpointError(AsrError):
     """A checkpoint cannot be found, read or trusted."""
 
     default_layer = "checkpoint"
+
+
+class PolicyError(AsrError):
+    """A field of :class:`~asr_core.types.ChunkPolicy`, the ``param``, is given what does not fit it or the model."""
+
+    default_layer = "chunk_policy"
 
 
 class PluginError(AsrError):

@@ -62,7 +62,7 @@ from asr_core.types import (
 
 if TYPE_CHECKING:
     from asr_core.engines.protocol import EngineCard
-    from asr_core.services import AlignerCard
+    from asr_core.services import ServiceCard
 
 HOOK_API = 0
 """Number of this contract; free to change until the author kit makes it 1, from then on hooks are only added."""
@@ -86,8 +86,8 @@ def register_engines(register: Callable[[EngineCard], None]) -> None:
 
 
 @hookspec
-def register_services(register: Callable[[AlignerCard], None]) -> None:
-    """Call ``register(card)`` for each aligner this plugin brings; chosen by name, never by install order. Start-up."""
+def register_services(register: Callable[[ServiceCard], None]) -> None:
+    """Call ``register(card)`` for each aligner or detector of speech this plugin brings; chosen by name. Start-up."""
 
 
 # Finding a checkpoint

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Mapping
+from types import NoneType
+from typing import Any, get_args, get_type_hints
 
-from attrs import evolve, fields, frozen
+from attrs import Factory, evolve, fields, frozen
 
+from asr_core._discovery import near
 from asr_core.engines.compute import Compute
 from asr_core.engines.protocol import Engine, EngineCard
-from asr_core.errors import AsrError, CheckpointError, EngineError, EngineMismatchError, PluginError
+from asr_core.errors import AsrError, CheckpointError, EngineError, EngineMismatchError, PluginError, PolicyError
+from asr_core.longform import Splitting
 from asr_core.model_hooks import ModelHooks
 from asr_core.plugins import Plugins
 from asr_core.runtime.encoder import EncoderService
-from asr_core.services import Aligner, AlignerCard
+from asr_core.services import Aligner, AlignerCard, DetectorCard, VoiceDetector
 from asr_core.types import (
     Capabilities,
     CheckpointModel,
@@ -42,9 +47,17 @@ RESERVED = frozenset(field.name for field in fields(TranscriptionRequest)) | {
 """Names of fields that mean the same for every model: the request's own, and those of OpenAI's API."""
 
 
+DETECTOR = "energy"
+"""Name of the detector of speech that is there without any plugin."""
+
+
 @frozen
 class EngineOptions:
-    """Which engine runs a model, on what, and which aligner times its words, None for the model's own times if any.
+    """Which engine runs a model, on what, and how what it hears is cut.
+
+    ``aligner`` times its words, None for the model's own times if any. ``vad`` names the detector whose pauses long
+    audio is cut at, and by which is skipped what is no speech; None takes the built-in one and skips silence alone.
+    ``chunk`` holds fields of ChunkPolicy that take the place of the plugin's.
 
     ``auto`` takes CUDA if there is one, with bfloat16, and float32 on the CPU; a plugin refuses a dtype its model
     cannot bear when it loads the weights.
@@ -54,6 +67,8 @@ class EngineOptions:
     device: str = "auto"
     dtype: str = "auto"
     aligner: str | None = None
+    vad: str | None = None
+    chunk: Mapping[str, Any] = Factory(dict)
 
 
 @frozen(eq=False)
@@ -62,7 +77,8 @@ class ServedModel:
 
     ``capabilities`` are the plugin's, the engine's and the aligner's together. ``engine`` and ``engine_name`` are None
     for a model that recognises without generating, ``aligner`` and ``aligner_name`` where none was asked for.
-    ``native_limit`` and the policies are the plugin's.
+    ``native_limit`` and the policies are the plugin's, of ``chunk_policy`` what the operator did not override.
+    ``detector_name`` is None where none was asked for.
     """
 
     hooks: ModelHooks
@@ -75,8 +91,15 @@ class ServedModel:
     native_limit: NativeLimit
     chunk_policy: ChunkPolicy
     encoder_policy: EncoderPolicy
+    detector: VoiceDetector
+    detector_name: str | None = None
     aligner: Aligner | None = None
     aligner_name: str | None = None
+
+    @property
+    def splitting(self) -> Splitting:
+        """What decides where its audio is cut."""
+        return Splitting(self.native_limit, self.chunk_policy, self.detector, self.detector_name is not None)
 
     @property
     def card(self) -> ModelCard:
@@ -116,7 +139,7 @@ def open_model(
     checkpoint, card, hooks = plugins.resolve(reference, checkpoint_ref)
     named = CheckpointModel(card, checkpoint)
     capabilities, native_limit = hooks.capabilities(named), hooks.native_limit(named)
-    chunk_policy, encoder_policy = hooks.chunk_policy(named), hooks.encoder_policy(named)
+    chunk_policy, encoder_policy = served_policy(hooks, named, options.chunk), hooks.encoder_policy(named)
     _check_options(hooks.owner, capabilities)
     engine_card = plugins.engine(options.engine) if capabilities.generates else None
     if engine_card is not None:
@@ -124,6 +147,7 @@ def open_model(
     aligner_card = None if options.aligner is None else plugins.aligner(options.aligner)
     if aligner_card is not None:
         capabilities = evolve(capabilities, word_times=True)
+    detector = open_detector(plugins.detector(options.vad or DETECTOR))
     device, dtype = _placement(options)
     ready = FrontendModel(card, checkpoint, hooks.prepare_frontend(named))
     parts = frozenset({"encoder"}) if engine_card is None else engine_card.parts
@@ -144,6 +168,8 @@ def open_model(
         native_limit,
         chunk_policy,
         encoder_policy,
+        detector,
+        options.vad,
         aligner,
         options.aligner,
     )
@@ -165,6 +191,72 @@ def _aligner(card: AlignerCard, device: str, dtype: str) -> Aligner:
         raise
     except Exception as error:
         raise PluginError(f"aligner {card.name!r} cannot start: {type(error).__name__}: {error}") from error
+
+
+def open_detector(card: DetectorCard) -> VoiceDetector:
+    """What ``card`` stands for, ready.
+
+    Raises:
+        PluginError: it cannot start.
+    """
+    try:
+        return card.create()
+    except AsrError:
+        raise
+    except Exception as error:
+        raise PluginError(f"detector {card.name!r} cannot start: {type(error).__name__}: {error}") from error
+
+
+_KINDS = {float: "a finite number", int: "a whole number", bool: "true or false", NoneType: "none"}
+
+
+def served_policy(hooks: ModelHooks, model: CheckpointModel, overrides: Mapping[str, Any]) -> ChunkPolicy:
+    """The plugin's policy with the operator's ``overrides`` in it.
+
+    Raises:
+        PolicyError: a field is unknown, mistyped, out of range, above the native limit, or of no use to the model.
+        PluginError: the plugin's own policy is above its native limit.
+    """
+    own, native = hooks.chunk_policy(model), hooks.native_limit(model)
+    if message := _above(own, native):
+        raise PluginError(f"{hooks.owner}: chunk_policy: {message}")
+    policy = _overridden(own, overrides)
+    if message := _above(policy, native):
+        raise PolicyError(f"{message} of {model.card.name!r}", param="target_s")
+    if policy.carry_text and "carry_text" in overrides and hooks.capabilities(model).prompt != "previous_text":
+        message = f"carry_text needs a model to whom a prompt is previous text, which it is not to {model.card.name!r}"
+        raise PolicyError(message, param="carry_text")
+    return policy
+
+
+def _above(policy: ChunkPolicy, native: NativeLimit) -> str | None:
+    if policy.target_s is None or native.seconds is None or policy.target_s <= native.seconds:
+        return None
+    source = native.sources.get("seconds", "its plugin")
+    return f"target_s is {policy.target_s:g} s, above the native limit of {native.seconds:g} s ({source})"
+
+
+def _overridden(policy: ChunkPolicy, overrides: Mapping[str, Any]) -> ChunkPolicy:
+    kinds = get_type_hints(ChunkPolicy)
+    for name, value in overrides.items():
+        if name not in kinds:
+            message = f"no field of a chunk policy is called {name!r}{near(name, kinds)}; there are {', '.join(kinds)}"
+            raise PolicyError(message, param=name)
+        try:
+            policy = evolve(policy, **{name: _typed(name, get_args(kinds[name]) or (kinds[name],), value)})
+        except (ValueError, OverflowError) as error:
+            raise PolicyError(f"{error}, not {value!r}", param=name) from error
+    return policy
+
+
+def _typed(name: str, kinds: tuple[type, ...], value: Any) -> Any:
+    if float in kinds and type(value) is int:
+        value = float(value)
+    # To Python, True is a whole number, and infinity a number.
+    fits = isinstance(value, kinds) and isinstance(value, bool) == (bool in kinds)
+    if not fits or (isinstance(value, float) and not math.isfinite(value)):
+        raise ValueError(f"{name} must be {' or '.join(_KINDS[kind] for kind in kinds)}")
+    return value
 
 
 def _check_options(owner: str, capabilities: Capabilities) -> None:

@@ -63,6 +63,13 @@ class ModelHooks:
         """Whether the plugin implements ``hook`` itself, whatever default there is."""
         return hook in self._callers
 
+    def source(self, hook: str) -> str | None:
+        """Where the plugin implements ``hook``, as ``module:function``; None where it leaves it to the default."""
+        if hook not in self._callers:
+            return None
+        function: Any = self._callers[hook].get_hookimpls()[0].function
+        return f"{function.__module__}:{function.__qualname__}"
+
     # Checkpoint stage
 
     def resolve_checkpoint(self, ref: str) -> Checkpoint | None:

@@ -16,7 +16,7 @@ from asr_core.engines.protocol import EngineCard
 from asr_core.errors import AsrError, CheckpointError, ModelNotFoundError, PluginConflictError, PluginError
 from asr_core.hookspecs import PROJECT
 from asr_core.model_hooks import ModelHooks
-from asr_core.services import AlignerCard
+from asr_core.services import AlignerCard, DetectorCard
 from asr_core.types import Capabilities, Checkpoint, CheckpointModel, ModelCard, NativeLimit
 
 ALLOW = "ASR_CORE_PLUGINS_ALLOW"
@@ -30,10 +30,10 @@ T = TypeVar("T")
 class PluginRecord:
     """What became of one installed plugin.
 
-    ``name`` is its entry point's. ``hooks`` are those of the contract that it implements, ``models``, ``engines`` and
-    ``aligners`` the names it registered. ``blocked`` tells why it was not imported, ``error`` why nothing of it is
-    used, with ``traceback`` where it raised. ``conflicts`` are names it does not get since another plugin claims them
-    too.
+    ``name`` is its entry point's. ``hooks`` are those of the contract that it implements, ``models``, ``engines``,
+    ``aligners`` and ``detectors`` the names it registered. ``blocked`` tells why it was not imported, ``error`` why
+    nothing of it is used, with ``traceback`` where it raised. ``conflicts`` are names it does not get since another
+    plugin claims them too.
     """
 
     name: str
@@ -43,6 +43,7 @@ class PluginRecord:
     models: tuple[str, ...]
     engines: tuple[str, ...]
     aligners: tuple[str, ...]
+    detectors: tuple[str, ...]
     error: str | None
     traceback: str | None
     blocked: str | None
@@ -53,7 +54,7 @@ class PluginRecord:
 class Plugins:
     """The installed plugins after discovery; nothing in it changes later, so any thread may ask.
 
-    ``records`` has one entry per plugin, broken and blocked ones included, the core's own engine first. ``warnings``
+    ``records`` has one entry per plugin, broken and blocked ones included, the core's own first. ``warnings``
     are complaints about the allow and block lists.
     """
 
@@ -66,12 +67,15 @@ class Plugins:
         models = claims((ref, candidate) for candidate in healthy for card in candidate.cards for ref in _refs(card))
         engines = claims((card.name, candidate) for candidate in healthy for card in candidate.engines)
         aligners = claims((card.name, candidate) for candidate in healthy for card in candidate.aligners)
+        detectors = claims((card.name, candidate) for candidate in healthy for card in candidate.detectors)
         self._owners = {ref: claimants[0] for ref, claimants in models.items()}
         self._contested = contested("model", models)
         self._engines = {card.name: card for candidate in healthy for card in candidate.engines}
         self._contested_engines = contested("engine", engines)
         self._aligners = {card.name: card for candidate in healthy for card in candidate.aligners}
         self._contested_aligners = contested("aligner", aligners)
+        self._detectors = {card.name: card for candidate in healthy for card in candidate.detectors}
+        self._contested_detectors = contested("detector", detectors)
         self.records = tuple(map(_record, candidates))
         self.warnings = tuple(warnings)
 
@@ -107,11 +111,22 @@ class Plugins:
 
     def published(self, card: ModelCard) -> tuple[Capabilities, NativeLimit] | None:
         """What the first checkpoint of ``card`` can do and take, as far as its plugin knows without looking."""
-        owner = self._owner(card.name)
-        if owner is None or card.config is None:
+        described = self.described(card.name)
+        if described is None:
             return None
-        model = CheckpointModel(card, Checkpoint(card.name, card.name, path=None, config=card.config))
-        return self._hooks[owner].capabilities(model), self._hooks[owner].native_limit(model)
+        model, hooks = described
+        return hooks.capabilities(model), hooks.native_limit(model)
+
+    def described(self, ref: str) -> tuple[CheckpointModel, ModelHooks] | None:
+        """The registered model ``ref`` with what its plugin knows of its first checkpoint without looking."""
+        owner = self._owner(ref)
+        if owner is None:
+            return None
+        card = next(card for card in owner.cards if ref in _refs(card))
+        if card.config is None or ref in card.checkpoints[1:]:
+            return None
+        model = CheckpointModel(card, Checkpoint(card.name, ref, path=None, config=card.config))
+        return model, self._hooks[owner]
 
     def owner(self, name: str) -> PluginRecord:
         """The plugin that registered a model's name, alias or checkpoint.
@@ -140,6 +155,14 @@ class Plugins:
             PluginError: there is none, or its plugin failed; as PluginConflictError, there are two.
         """
         return self._named("aligner", name, self._aligners, self._contested_aligners)
+
+    def detector(self, name: str) -> DetectorCard:
+        """The detector of speech of that name.
+
+        Raises:
+            PluginError: there is none, or its plugin failed; as PluginConflictError, there are two.
+        """
+        return self._named("detector", name, self._detectors, self._contested_detectors)
 
     def resolve(self, ref: str, checkpoint_ref: str | None = None) -> tuple[Checkpoint, ModelCard, ModelHooks]:
         """The checkpoint that ``ref`` means, the card it belongs to and the hooks of its owner.
@@ -268,6 +291,7 @@ def _record(candidate: Candidate) -> PluginRecord:
         models=tuple(card.name for card in candidate.cards),
         engines=tuple(card.name for card in candidate.engines),
         aligners=tuple(card.name for card in candidate.aligners),
+        detectors=tuple(card.name for card in candidate.detectors),
         error="; ".join(candidate.errors) or None,
         traceback=candidate.traceback,
         blocked=candidate.blocked,

@@ -1,13 +1,15 @@
-"""What a plugin may bring beside models and engines: aligners, which time the words of any model's text."""
+"""What a plugin may bring beside models and engines: aligners, which time words, and detectors of speech."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
 from attrs import field, frozen
 
-from asr_core.types import Clip, Word
+from asr_core.types import Clip, Samples, Word
 
 
 class Aligner(Protocol):
@@ -36,3 +38,31 @@ class AlignerCard:
     name: str
     summary: str
     create: Callable[[str, str], Aligner] = field(repr=False)
+
+
+class VoiceDetector(Protocol):
+    """Tells speech from what else sounds; stateless between calls, which come from several threads."""
+
+    frame_s: float
+    """Seconds that one score stands for."""
+
+    def scores(self, samples: Samples, rate: int) -> npt.NDArray[np.float32]:
+        """How sure of speech, 0 to 1, it is in each frame of ``samples``, shape [ceil(seconds / frame_s)].
+
+        ``samples`` is all of the audio, hours perhaps: nothing as large is to be made of it. ``rate`` is the model's.
+
+        Raises:
+            AsrError: of a kind that says whose fault it is; anything else is the detector's.
+        """
+
+
+@frozen
+class DetectorCard:
+    """A detector by name. ``create()`` is called at start-up, off any event loop, and may block."""
+
+    name: str
+    summary: str
+    create: Callable[[], VoiceDetector] = field(repr=False)
+
+
+ServiceCard = AlignerCard | DetectorCard

@@ -50,11 +50,12 @@ def test_no_models(cli: Any) -> None:
 def test_plugins(cli: Any) -> None:
     result = cli("plugins", "list")
     assert result.exit_code == 0
-    rows = [line.split(maxsplit=6) for line in result.stdout.splitlines()]
-    assert rows[0] == ["PLUGIN", "DISTRIBUTION", "VERSION", "MODELS", "ENGINES", "ALIGNERS", "HOOKS"]
+    rows = [line.split(maxsplit=7) for line in result.stdout.splitlines()]
+    assert rows[0] == ["PLUGIN", "DISTRIBUTION", "VERSION", "MODELS", "ENGINES", "ALIGNERS", "DETECTORS", "HOOKS"]
     assert rows[1][:5:4] == ["embedded", "torch"]
-    assert rows[2][:6] == ["fake", "asr-fake", "0.1", "fake", "-", "-"]
-    assert "prepare_clip" in rows[2][6]
+    assert rows[2][:1] + rows[2][6:7] == ["vad", "energy,"]
+    assert rows[3][:7] == ["fake", "asr-fake", "0.1", "fake", "-", "-", "-"]
+    assert "prepare_clip" in rows[3][7]
 
 
 def test_a_broken_plugin_stands_out_and_breaks_nothing(cli: Any) -> None:
@@ -73,6 +74,7 @@ def test_plugins_for_programs(cli: Any) -> None:
     assert records["fake"]["models"] == ["fake"]
     assert "nowhere" in records["broken"]["error"]
     assert records["embedded"]["engines"] == ["torch"]
+    assert records["vad"]["detectors"] == ["energy", "silero"]
 
 
 def test_a_blocked_plugin_says_why(cli: Any) -> None:

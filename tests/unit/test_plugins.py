@@ -27,6 +27,7 @@ HEAD = """
 import pathlib
 from asr_core import AlignerCard, EngineCard, ModelCard, hookimpl
 from asr_core.errors import CheckpointError
+from asr_core.services import DetectorCard
 from asr_core.types import *
 """
 IMPORT_ERROR = "import nowhere_to_be_found"
@@ -63,6 +64,14 @@ def aligner(name: str) -> str:
 @hookimpl
 def register_services(register):
     register(AlignerCard("{name}", "", print))
+"""
+
+
+def detector(name: str) -> str:
+    return f"""{HEAD}
+@hookimpl
+def register_services(register):
+    register(DetectorCard("{name}", "", print))
 """
 
 
@@ -124,6 +133,7 @@ def test_a_plugin_is_listed_with_what_it_brings(install: Install) -> None:
         models=("some",),
         engines=(),
         aligners=(),
+        detectors=(),
         error=None,
         traceback=None,
         blocked=None,
@@ -139,11 +149,14 @@ def test_models_come_by_name_whatever_the_order_of_registration(install: Install
     assert [card.name for card in Plugins.discover().models()] == ["a", "b", "c"]
 
 
-def test_the_cores_own_engine_takes_the_same_way_in() -> None:
+def test_the_cores_own_engine_and_detectors_take_the_same_way_in() -> None:
     plugins = Plugins.discover()
-    own = record(plugins, "asr-core")
-    assert (own.name, own.hooks, own.engines, own.error) == ("embedded", ("register_engines",), ("torch",), None)
+    engine, vad = (record for record in plugins.records if record.distribution == "asr-core")
+    assert (engine.name, engine.hooks, engine.engines) == ("embedded", ("register_engines",), ("torch",))
+    assert (vad.name, vad.hooks, vad.detectors) == ("vad", ("register_services",), ("energy", "silero"))
+    assert engine.error is vad.error is None
     assert plugins.engine("torch").name == "torch"
+    assert plugins.detector("energy").name == "energy"
 
 
 def test_an_engine_comes_from_a_plugin_too(install: Install) -> None:
@@ -163,6 +176,15 @@ def test_an_aligner_comes_from_a_plugin_that_needs_no_model(install: Install) ->
         plugins.aligner("exat")
     with pytest.raises(PluginError, match="no installed plugin brings the aligner 'exact'; there are: none"):
         Plugins.discover(block=["asr-times"]).aligner("exact")
+
+
+def test_a_detector_comes_from_a_plugin_too_which_may_bring_an_aligner_of_that_name(install: Install) -> None:
+    install("asr-ear", detector("ear") + '    register(AlignerCard("ear", "", print))')
+    plugins = Plugins.discover()
+    assert (record(plugins, "asr-ear").detectors, record(plugins, "asr-ear").aligners) == (("ear",), ("ear",))
+    assert (plugins.detector("ear").name, type(plugins.aligner("ear")).__name__) == ("ear", "AlignerCard")
+    with pytest.raises(PluginError, match="brings the detector 'eer'; there are: ear, energy, silero"):
+        plugins.detector("eer")
 
 
 def test_a_module_inside_a_package_and_an_object_are_plugins(tmp_path: Path, install: Install) -> None:
@@ -261,7 +283,8 @@ def test_another_hook_api_says_what_to_upgrade(install: Install, api: int, upgra
         (models("'a'", "'b', aliases=('a',)"), "it registers the model 'a' twice"),
         (engine("e") + '    register(EngineCard("e", "", frozenset(), frozenset(), print))', "the engine 'e' twice"),
         (aligner("a") + '    register(AlignerCard("a", "", print))', "it registers the aligner 'a' twice"),
-        (aligner("a") + "    register(print)", "registered <built-in function print>, which is no AlignerCard"),
+        (detector("d") + '    register(DetectorCard("d", "", print))', "it registers the detector 'd' twice"),
+        (aligner("a") + "    register(print)", "registered <built-in function print>, which is no AlignerCard or Det"),
         (models("'a'").replace("register(card)", "register('a')"), "registered 'a', which is no ModelCard"),
         (models("'a'").replace("register(card)", "1 / 0"), "register_models raised ZeroDivisionError: division by"),
         (models("'a'").replace("register(card)", "exit(3)"), "register_models raised SystemExit: 3"),
@@ -386,6 +409,26 @@ def test_an_aligner_claimed_twice_is_nobodys(install: Install, order: tuple[str,
     assert all("'exact'" in record(plugins, name).conflicts[0] for name in order)
     importlib.invalidate_caches()
     assert Plugins.discover(block=["asr-beta"]).aligner("exact").name == "exact"
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_detector_claimed_twice_is_nobodys_and_the_built_in_ones_remain(
+    install: Install, order: tuple[str, str]
+) -> None:
+    for name in order:
+        install(name, detector("ear"))
+    plugins = Plugins.discover()
+    with pytest.raises(PluginConflictError, match="the detector 'ear' is claimed by asr-alpha and asr-beta"):
+        plugins.detector("ear")
+    assert plugins.detector("energy").name == "energy"
+
+
+def test_nobody_replaces_a_built_in_detector_by_being_installed(install: Install) -> None:
+    install("asr-alpha", detector("energy"))
+    told = "'energy' is claimed by asr-core:vad and asr-alpha, .*: ASR_CORE_PLUGINS_BLOCK=asr-core:vad or "
+    with pytest.raises(PluginConflictError, match=told):
+        Plugins.discover().detector("energy")
+    assert Plugins.discover(block=["asr-core:vad"]).detector("energy").create is print
 
 
 def test_a_refused_plugin_contests_nothing(install: Install) -> None:
@@ -597,7 +640,7 @@ def test_block_wins_over_allow_and_the_core_engine_can_be_blocked(install: Insta
     install("asr-alpha", models("'a'"))
     plugins = Plugins.discover(allow=["asr-alpha"], block=["asr-alpha", "embedded"])
     assert plugins.models() == ()
-    with pytest.raises(PluginError, match="there are: none; asr-core is blocked"):
+    with pytest.raises(PluginError, match="there are: none; asr-core:embedded is blocked"):
         plugins.engine("torch")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Generator
 from contextlib import closing
 
@@ -44,6 +46,21 @@ def load(source: AudioSource, rate: int, limits: UploadLimits = DEFAULT_LIMITS, 
     if not len(samples):
         raise _silence(track)
     return waveform(samples, rate, limits, tuple(track.holes))
+
+
+def is_audio(path: str | os.PathLike[str]) -> bool:
+    """Whether the file begins like a container that :func:`load` reads, whatever comes of reading it.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    deadline = Deadline(DEFAULT_LIMITS.max_decode_seconds, unwatched)
+    with open_source(path, sys.maxsize, deadline) as file:
+        try:
+            sniff(file)
+        except AudioError:
+            return False
+    return True
 
 
 def _record(track: Track, file: Source, demuxer: str, deadline: Deadline) -> None:

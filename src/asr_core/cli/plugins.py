@@ -31,7 +31,7 @@ def list_(ctx: click.Context, as_json: bool) -> None:
     else:
         click.echo(
             table(
-                ("PLUGIN", "DISTRIBUTION", "VERSION", "MODELS", "ENGINES", "ALIGNERS", "HOOKS"),
+                ("PLUGIN", "DISTRIBUTION", "VERSION", "MODELS", "ENGINES", "ALIGNERS", "DETECTORS", "HOOKS"),
                 map(_cells, found.records),
             )
         )
@@ -44,7 +44,7 @@ def list_(ctx: click.Context, as_json: bool) -> None:
 
 def _cells(record: PluginRecord) -> tuple[str, ...]:
     name = f"! {record.name}" if record.error else record.name
-    lists = (record.models, record.engines, record.aligners, record.hooks)
+    lists = (record.models, record.engines, record.aligners, record.detectors, record.hooks)
     return (name, record.distribution, record.version, *(", ".join(items) or "-" for items in lists))
 
 

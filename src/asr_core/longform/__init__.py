@@ -1,5 +1,6 @@
-"""Long audio: for now only how the texts of neighbouring clips are joined."""
+"""Long audio: where it is cut, and how the texts of its clips become one."""
 
 from asr_core.longform._join import join_texts
+from asr_core.longform._split import Part, Splitting, halves, split
 
-__all__ = ["join_texts"]
+__all__ = ["Part", "Splitting", "halves", "join_texts", "split"]

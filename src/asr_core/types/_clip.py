@@ -14,12 +14,25 @@ Tokens = tuple[int, ...]
 
 
 @frozen
+class ServerVad:
+    """OpenAI's ``server_vad``: sound is cut where speech pauses, and what is no speech is not decoded.
+
+    ``threshold`` (0 to 1) is how sure of speech the detector has to be, ``silence_duration_ms`` how long a pause ends
+    what is said, ``prefix_padding_ms`` how much before speech is kept. Defaults are OpenAI's.
+    """
+
+    threshold: float = 0.5
+    prefix_padding_ms: int = 300
+    silence_duration_ms: int = 200
+
+
+@frozen
 class TranscriptionRequest:
     """What the caller asked for, already checked against the model's capabilities.
 
     ``languages`` are candidates, of which detection is to choose; empty for all. ``temperature`` is None when the
-    caller gave none, which is not the same as 0. ``times`` is a subset of {"segment", "word"}. ``options`` holds the
-    fields the plugin declared, validated by type.
+    caller gave none, which is not the same as 0. ``times`` is a subset of {"segment", "word"}. ``server_vad`` says how
+    to cut, None for the model's policy. ``options`` holds the fields the plugin declared, validated by type.
     """
 
     task: Task = "transcribe"
@@ -29,6 +42,7 @@ class TranscriptionRequest:
     keywords: tuple[str, ...] = ()
     temperature: float | None = None
     times: frozenset[str] = frozenset()
+    server_vad: ServerVad | None = None
     options: Mapping[str, Any] = Factory(dict)
 
 
@@ -39,7 +53,8 @@ class ClipContext:
     ``attempt`` counts retries from 0 and ``reason`` is the review's. ``language`` is the caller's, or what an earlier
     clip of the same request turned out to speak. ``probe_results`` maps a probe's name to natural log-probabilities in
     the order of its ``token_ids``. ``hypothesis`` are output tokens whose text was sent and stands: the core puts them
-    in place of ``given``. *Provisional*, empty for now: ``previous_text``, the text of the clip before.
+    in place of ``given``. ``previous_text`` is that of the clip before, where the policy carries it; a retry because
+    of a loop has none.
     """
 
     attempt: int = 0

@@ -8,7 +8,8 @@ from attrs import frozen
 
 from asr_core.types._clip import Tokens
 
-Finish = Literal["stop", "length"]
+Finish = Literal["stop", "length", "loop"]
+"""Why an output ended: a stop token, its budget, or the core, as it repeated itself."""
 
 
 @frozen
@@ -111,7 +112,8 @@ class ClipOutput:
 
     ``tokens`` are what was generated, the stop token included; ``given`` came before them. ``text`` and ``segments``,
     whose times count from the clip's start, hold the given tokens too, except those that are committed. ``finish`` is
-    ``length`` when the budget ran out and None while generation goes on, at the end of a segment.
+    ``length`` when the budget ran out, ``loop`` when the core ended it as it repeated itself, and None while
+    generation goes on, at the end of a segment.
     """
 
     tokens: Tokens
@@ -169,12 +171,34 @@ Verdict = Accept | Retry | NoSpeech
 
 @frozen
 class Stretch:
-    """Part of the audio, in samples, and what became of it."""
+    """Part of the audio, in samples, and what became of it.
+
+    ``redecoded`` is what was decoded once more as a clip of its own, because the text had ended before the speech.
+    ``lost`` is what the audio decoder could not read (no sample stands for it), and speech that has no text.
+    """
 
     start_sample: int
     end_sample: int
-    state: Literal["decoded", "silent", "lost"]
+    state: Literal["decoded", "redecoded", "silent", "lost"]
     note: str = ""
+
+
+GuardKind = Literal["retry", "budget", "early_end", "loop", "no_speech", "times"]
+
+
+@frozen
+class Guard:
+    """A safeguard that stepped in, between these milliseconds of the audio.
+
+    ``retry``: decoded again. ``budget``: cut at the budget of tokens. ``early_end``: the text ended before the speech.
+    ``loop``: text that repeated itself was cut, or generation stopped. ``no_speech``: text where nobody speaks was
+    dropped. ``times``: times outside the clip were moved into it. ``note`` says it in words, without the text.
+    """
+
+    kind: GuardKind
+    start_ms: int
+    end_ms: int
+    note: str
 
 
 @frozen
@@ -201,9 +225,10 @@ class Usage:
 class Transcript:
     """The answer to one request; times count from the start of the audio.
 
-    ``language`` is the requested or detected code, None if the model does not tell. ``tokens`` are the generated ones
-    that have text. ``coverage`` accounts for every sample of the audio in order, followed by what the decoder lost;
-    ``guards`` tells what was done to the text.
+    ``language`` is the requested code or that of most of the speech, None if the model does not tell; ``languages`` are
+    all there are, in order. ``tokens`` are the generated ones that have text. ``coverage`` accounts for every sample of
+    the audio in order, followed by what the decoder lost; ``guards`` tells what was done to the text. Where
+    ``stable_speakers`` is False, equal voices may have different labels, as the model heard the audio in parts.
     """
 
     text: str
@@ -213,5 +238,7 @@ class Transcript:
     words: tuple[Word, ...] = ()
     tokens: tuple[SpokenToken, ...] = ()
     coverage: tuple[Stretch, ...] = ()
-    guards: tuple[str, ...] = ()
+    guards: tuple[Guard, ...] = ()
     usage: Usage = Usage()
+    languages: tuple[str, ...] = ()
+    stable_speakers: bool = True

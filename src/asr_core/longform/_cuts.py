@@ -1,0 +1,76 @@
+"""Where a stretch that is too long is cut."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from attrs import frozen
+
+from asr_core.longform._frames import Frames, runs
+from asr_core.types import Samples
+
+Reason = Literal["end", "silence", "pause", "quietest", "limit", "tail"]
+PAUSE_S = 0.2
+"""The least that is taken for a pause between words: within them, lips close for up to 0.1 s."""
+HOPS_PER_SECOND = 100
+QUIET_HOPS = 10
+
+
+@frozen
+class Cutter:
+    """Cuts what is longer than ``cap`` in the last ``search`` before that; ``tail`` is the least that may be left.
+
+    All in samples. A frame is speech where its score reaches ``threshold``.
+    """
+
+    frames: Frames
+    cap: int
+    search: int
+    tail: int
+    threshold: float
+
+    def ends(self, start: int, end: int) -> list[tuple[int, Reason]]:
+        """Where the clips of a stretch end, and why but for the last: for its end there is a reason outside."""
+        ends: list[tuple[int, Reason]] = []
+        while end - start > self.cap:
+            start, reason = self._cut(start, end)
+            ends.append((start, reason))
+        return ends
+
+    def _cut(self, start: int, end: int) -> tuple[int, Reason]:
+        # No further back than half a clip, so that clips cannot become many.
+        limit = start + self.cap
+        cut, reason = self._best(limit - min(self.search, self.cap // 2), limit)
+        if end - cut >= self.tail:
+            return cut, reason
+        limit = end - self.tail
+        return self._best(max(start + 1, end - self.cap, limit - self.search), limit)[0], "tail"
+
+    def _best(self, first: int, limit: int) -> tuple[int, Reason]:
+        if (pause := self._pause(first, limit)) is not None:
+            return pause, "pause"
+        waveform = self.frames.waveform
+        if (quiet := quietest(waveform.samples[first:limit], waveform.rate)) is not None:
+            return first + quiet, "quietest"
+        return limit, "limit"
+
+    def _pause(self, first: int, limit: int) -> int | None:
+        """The middle of the longest pause in there, the last of equals."""
+        edges = self.frames.edges
+        begin, end = np.searchsorted(edges, first), np.searchsorted(edges, limit, side="right") - 1
+        speechless = self.frames.scores[begin:end] < self.threshold
+        found = [(edges[begin + a], edges[begin + b]) for a, b in runs(speechless)]
+        long = [(b - a, a + b) for a, b in found if b - a >= PAUSE_S * self.frames.waveform.rate]
+        return int(max(long)[1] // 2) if long else None
+
+
+def quietest(samples: Samples, rate: int) -> int | None:
+    """The middle of the 100 ms with the least power, to 10 ms, the last of equals; None if there are not 100 ms."""
+    hop = max(1, rate // HOPS_PER_SECOND)
+    hops = samples[: len(samples) // hop * hop].reshape(-1, hop)
+    if len(hops) < QUIET_HOPS:
+        return None
+    energies = np.einsum("ij,ij->i", hops, hops, dtype=np.float64)  # in buffers: nothing is copied as a whole
+    sums = np.lib.stride_tricks.sliding_window_view(energies, QUIET_HOPS).sum(axis=1)
+    return (len(sums) - 1 - int(np.argmin(sums[::-1])) + QUIET_HOPS // 2) * hop

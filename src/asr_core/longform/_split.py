@@ -1,0 +1,101 @@
+"""Where long audio is cut: at pauses, never beyond a limit, every sample in exactly one part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from attrs import frozen
+
+from asr_core.longform._cuts import Cutter, Reason, quietest
+from asr_core.longform._frames import Frames
+from asr_core.longform._gaps import SPEECH, Gap, pauses, silences
+from asr_core.services import VoiceDetector
+from asr_core.types import ChunkPolicy, Clip, NativeLimit, ServerVad, Waveform
+
+
+@frozen
+class Part:
+    """A stretch of the audio, in samples: a clip to decode or, without ``speech``, something to skip.
+
+    ``reason`` says why it ends there: the audio does (``end``), a stretch to skip begins or ends (``silence``), there
+    is a pause (``pause``), nothing nearby is quieter (``quietest``), nothing could be chosen (``limit``), or the last
+    clip would have been too short (``tail``).
+    """
+
+    start_sample: int
+    end_sample: int
+    speech: bool
+    reason: Reason
+
+
+@frozen(eq=False)
+class Splitting:
+    """What decides where audio is cut.
+
+    ``detector`` tells pauses; where it is ``trusted`` (someone chose it), what it takes for no speech is skipped as
+    silence is.
+    """
+
+    native: NativeLimit
+    policy: ChunkPolicy
+    detector: VoiceDetector
+    trusted: bool = False
+
+
+def split(waveform: Waveform, splitting: Splitting, server_vad: ServerVad | None = None) -> tuple[Part, ...]:
+    """Cut ``waveform`` into parts that hold every sample exactly once, in order.
+
+    What is silent for the policy's ``skip_s`` is skipped but for ``pad_s`` beside sound, and more where a clip would be
+    shorter than ``min_tail_s``; audio in which nothing sounds is skipped whole. What remains and is longer than policy
+    or model take is cut in the last ``search_s`` (at most half a clip) before that: in the middle of the longest pause,
+    else of the quietest 100 ms. With ``server_vad`` every pause it describes is skipped, unless what is said between
+    two of them is shorter than ``min_tail_s``.
+
+    Raises:
+        PluginError: the detector broke its contract.
+    """
+    count = len(waveform.samples)
+    if not count:
+        return ()
+    frames, policy = Frames(waveform, splitting.detector), splitting.policy
+    if not (frames.peaks >= policy.silence_floor).any():
+        return (Part(0, count, False, "end"),)
+    gaps = pauses(frames, policy, server_vad) if server_vad else silences(frames, policy, splitting.trusted)
+    return tuple(_parts(gaps, _cutter(frames, splitting, server_vad), count))
+
+
+def _cutter(frames: Frames, splitting: Splitting, server_vad: ServerVad | None) -> Cutter:
+    policy, rate = splitting.policy, frames.waveform.rate
+    limits = [seconds for seconds in (splitting.native.seconds, policy.target_s) if seconds is not None]
+    cap = max(1, int(min(limits) * rate)) if limits else len(frames.waveform.samples)
+    threshold = SPEECH if server_vad is None else server_vad.threshold
+    return Cutter(frames, cap, round(policy.search_s * rate), min(cap, round(policy.min_tail_s * rate)), threshold)
+
+
+def _parts(gaps: Sequence[Gap], cutter: Cutter, count: int) -> Iterator[Part]:
+    start = 0
+    for gap in (*gaps, Gap(count, count)):
+        for end, reason in cutter.ends(start, gap.start):
+            yield Part(start, end, True, reason)
+            start = end
+        if start < gap.start:
+            yield Part(start, gap.start, True, _reason(gap, count))
+        if gap.length:
+            yield Part(gap.start, gap.end, False, "end" if gap.end == count else "silence")
+        start = gap.end
+
+
+def _reason(gap: Gap, count: int) -> Reason:
+    """Why a clip ends where ``gap`` begins."""
+    if gap.length:
+        return "silence"
+    return "end" if gap.start == count else "pause"
+
+
+def halves(clip: Clip) -> tuple[Clip, Clip]:
+    """``clip``, of at least two samples, in two: cut at the quietest 100 ms of its middle third, if it has them."""
+    length = clip.end_sample - clip.start_sample
+    third = length // 3
+    quiet = quietest(clip.samples[third : length - third], clip.rate)
+    cut = clip.start_sample + (length // 2 if quiet is None else third + quiet)
+    return clip.waveform.clip(clip.start_sample, cut), clip.waveform.clip(cut, clip.end_sample)
