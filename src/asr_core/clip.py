@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
-from attrs import define, evolve, field, frozen
+from attrs import define, evolve, field
 
 from asr_core.engines.protocol import EncodedRows, Engine, Finished
 from asr_core.errors import EngineError, PluginError
+from asr_core.ledger import ClipTranscript, Ledger
 from asr_core.loading import ServedModel
-from asr_core.runtime.fold import Folded
 from asr_core.runtime.requests import generation_request, probe_request
 from asr_core.runtime.stream import ClipText, CommitRule
-from asr_core.speech import is_silent, unvoiced_share
+from asr_core.speech import Voice, is_silent
 from asr_core.types import (
-    Accept,
     AudioSlice,
     AudioSpan,
     Clip,
@@ -28,42 +27,23 @@ from asr_core.types import (
     Recognized,
     Retry,
     Segment,
-    SpokenToken,
-    Stretch,
     TranscriptionRequest,
     Usage,
+    Verdict,
     Word,
 )
 from asr_core.words import align_text, find_words, keep_in_order
 
+__all__ = ["ClipTranscript", "ClipTranscription"]
+
+WITHOUT_PREVIOUS = Retry("repeats itself behind the text of the clip before")
+"""Comes before any retry of the plugin's, which is not told."""
+
+LOOP_EVERY = 16
+"""Tokens from one look for a loop to the next."""
+
 MAX_ROUNDS = 16
 """Calls of prepare_clip with nothing committed between: a plugin that asks for more probes and retries is looping."""
-
-
-@frozen(eq=False)
-class ClipTranscript:
-    """What became of one clip; times of segments and words in milliseconds from its start.
-
-    ``consumed_to`` (samples from the clip's start) is set when the rest is to be heard as a clip of its own.
-    """
-
-    clip: Clip
-    text: str = ""
-    segments: tuple[Segment, ...] = ()
-    language: str | None = None
-    words: tuple[Word, ...] = ()
-    tokens: tuple[SpokenToken, ...] = ()
-    speech: bool = True
-    consumed_to: int | None = None
-    note: str = ""
-    guards: tuple[str, ...] = ()
-    usage: Usage = Usage()
-
-    @property
-    def stretch(self) -> Stretch:
-        """The samples this accounts for."""
-        end = self.clip.end_sample if self.consumed_to is None else self.clip.start_sample + self.consumed_to
-        return Stretch(self.clip.start_sample, end, "decoded" if self.speech else "silent", self.note)
 
 
 @define(eq=False)
@@ -71,7 +51,8 @@ class ClipTranscription:
     """Runs one clip; encoder rows and committed text are kept from one attempt to the next.
 
     ``caller`` is in whose name the engine's turns are taken. ``send`` gets the text as it is committed, and
-    ``tell`` the segments that end with it; in the end all of the text, stripped, is the transcript's.
+    ``tell`` the segments that end with it; in the end all of the text, stripped, is the transcript's. ``previous_text``
+    is that of the clip before. A clip is ``retaken`` after a first transcript that ended early.
     """
 
     served: ServedModel
@@ -81,11 +62,13 @@ class ClipTranscription:
     caller: str
     send: Callable[[str], None]
     tell: Callable[[tuple[Segment, ...]], None]
-    guards: list[str] = field(factory=list)
+    previous_text: str = ""
+    retaken: bool = False
     encoded: dict[AudioSpan, EncodedRows] = field(factory=dict)
     _usage: Usage = field(init=False, default=Usage())
     _commit: CommitRule = field(init=False)
     _text: ClipText = field(init=False)
+    _ledger: Ledger = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         hooks, model = self.served.hooks, self.served.model
@@ -96,6 +79,7 @@ class ClipTranscription:
             self.send,
             self.tell,
         )
+        self._ledger = Ledger(self.served, self.clip, self._text, self.retaken)
 
     async def run(self) -> ClipTranscript:
         """Attempts until the plugin's review is content.
@@ -105,13 +89,13 @@ class ClipTranscription:
             EngineError: generation failed.
         """
         if is_silent(self.clip.samples, self.served.chunk_policy.silence_floor):
-            return ClipTranscript(self.clip, language=self.language, speech=False)
+            return self._ledger.silent()
         transcript = await self._attempts()
         rows = sum(span.tokens for span in self.encoded)
         return evolve(transcript, usage=self._usage + Usage(audio_tokens=rows))
 
     async def _attempts(self) -> ClipTranscript:
-        context, rounds = ClipContext(language=self.language), 0
+        context, rounds = ClipContext(language=self.language, previous_text=self.previous_text), 0
         while (rounds := rounds + 1) <= MAX_ROUNDS:
             prepared = await self._prepare(context)
             if unanswered := [probe for probe in prepared.probes if probe.name not in context.probe_results]:
@@ -121,7 +105,10 @@ class ClipTranscription:
             result = await self._attempt(prepared, context)
             if isinstance(result, ClipTranscript):
                 return result
-            self.guards.append(f"decoded again: {result.reason}")
+            self._ledger.report("retry", result.reason)
+            if result is WITHOUT_PREVIOUS:
+                context = evolve(context, previous_text="", hypothesis=self._text.committed)
+                continue
             if self._text.committed != context.hypothesis:
                 rounds, context = 0, evolve(context, attempt=0, hypothesis=self._text.committed)
             context = evolve(context, attempt=context.attempt + 1, reason=result.reason)
@@ -147,9 +134,7 @@ class ClipTranscription:
         if self.served.engine is not None and not (prepared.budget > 0 and prepared.stop):
             raise PluginError(f"{self._plugin}: a model that generates needs a budget and a stop token")
 
-    async def _review(
-        self, output: ClipOutput, prepared: PreparedClip, context: ClipContext
-    ) -> Accept | Retry | NoSpeech:
+    async def _review(self, output: ClipOutput, prepared: PreparedClip, context: ClipContext) -> Verdict:
         hooks, model = self.served.hooks, self.served.model
         return await asyncio.to_thread(hooks.review_output, model, output, self.clip, prepared, self.request, context)
 
@@ -179,16 +164,22 @@ class ClipTranscription:
         if isinstance(finish, Retry):
             return finish
         output = await asyncio.to_thread(self._text.close, finish)
+        if context.previous_text and (self._text.loop_start() or 0) > 0:
+            return WITHOUT_PREVIOUS
         verdict = await self._review(output, prepared, context)
         if isinstance(verdict, Retry):
             return verdict
-        transcript = self._accept(verdict, output, prepared)
+        if isinstance(verdict, NoSpeech):
+            return self._ledger.no_speech(prepared)
+        floor = self.served.chunk_policy.silence_floor
+        voice = await asyncio.to_thread(Voice.of, self.clip.samples, self.clip.rate, floor)
+        transcript = self._ledger.accept(verdict, finish, prepared, voice)
         return evolve(transcript, words=await self._words(transcript, prepared, finish))
 
     async def _words(self, transcript: ClipTranscript, prepared: PreparedClip, finish: Finish) -> tuple[Word, ...]:
         if "word" not in self.request.times or not transcript.text:
             return ()
-        heard = Clip(self.clip.waveform, self.clip.start_sample, transcript.stretch.end_sample)
+        heard = transcript.heard
         if (aligner := self.served.aligner) is not None:
             words = await align_text(self.served, aligner, heard, transcript.text, transcript.language)
         else:
@@ -210,6 +201,8 @@ class ClipTranscription:
                     return item.reason
                 self._usage += Usage(output_tokens=1)
                 self._text.take(item.id, item.logprob, spoken=item.id not in prepared.stop)
+                if self._usage.output_tokens % LOOP_EVERY == 0 and self._text.loop_start() is not None:
+                    return "loop"
                 if retry := await self._advance(prepared, context):
                     return retry
         finally:
@@ -228,7 +221,10 @@ class ClipTranscription:
                 return None
             if verdict.consumed_to is not None:
                 raise PluginError(f"{self._plugin}: consumed_to is {verdict.consumed_to} while the model still listens")
-        self._text.commit(by_segment=self._commit.policy.commit == "segment")
+        by_segment = self._commit.policy.commit == "segment"
+        if by_segment:
+            self._ledger.drop_unheard()
+        self._text.commit(by_segment=by_segment)
         return None
 
     async def _recognize(self, prepared: PreparedClip) -> None:
@@ -247,61 +243,3 @@ class ClipTranscription:
         if self.served.engine is None:
             raise PluginError(f"{self._plugin}: a model without a decoder cannot be probed")
         return self.served.engine
-
-    def _accept(self, verdict: Accept | NoSpeech, output: ClipOutput, prepared: PreparedClip) -> ClipTranscript:
-        if isinstance(verdict, NoSpeech):
-            return self._dropped(prepared)
-        no_speech = verdict.no_speech_prob
-        note = f"cut at the budget of {prepared.budget} tokens" if output.finish == "length" else ""
-        self.guards += [note] if note else []
-        folded, consumed = self._text.folded(), self._consumed(verdict)
-        folded = evolve(folded, segments=self._segments(folded, consumed))
-        transcript = self._transcript(folded, prepared, no_speech)
-        self._text.commit()
-        return evolve(transcript, consumed_to=consumed, note=note)
-
-    def _dropped(self, prepared: PreparedClip) -> ClipTranscript:
-        self._text.drop()
-        folded = self._text.folded()
-        if not folded.text:
-            return ClipTranscript(self.clip, language=self.language, speech=False, guards=tuple(self.guards))
-        self.guards.append("text behind what was sent is dropped: nobody spoke there")
-        return self._transcript(folded, prepared)
-
-    def _transcript(self, folded: Folded, prepared: PreparedClip, no_speech: float | None = None) -> ClipTranscript:
-        language = prepared.language or next(iter(folded.languages), None)
-        segments = tuple(
-            evolve(
-                segment,
-                temperature=prepared.sampling.temperature,
-                clip_ms=self.clip.milliseconds(0),
-                no_speech_prob=self._unvoiced(segment) if no_speech is None else no_speech,
-            )
-            for segment in folded.segments
-        )
-        return ClipTranscript(
-            self.clip, folded.text, segments, language, tokens=self._text.spoken(), guards=tuple(self.guards)
-        )
-
-    def _unvoiced(self, segment: Segment) -> float:
-        start, end = (round(ms * self.clip.rate / 1000) for ms in (segment.start_ms, segment.end_ms))
-        floor = self.served.chunk_policy.silence_floor
-        return unvoiced_share(self.clip.samples[start:end], self.clip.rate, floor)
-
-    def _segments(self, folded: Folded, consumed: int | None) -> tuple[Segment, ...]:
-        """The segments, ending where the model stopped listening: what lies behind is heard again."""
-        if consumed is None:
-            return folded.segments
-        end_ms = round(1000 * consumed / self.clip.rate)
-        if any(segment.start_ms >= end_ms for segment in folded.segments):
-            raise PluginError(f"{self._plugin}: text starts behind consumed_to, at {end_ms} ms, and would come twice")
-        return tuple(evolve(segment, end_ms=min(segment.end_ms, end_ms)) for segment in folded.segments)
-
-    def _consumed(self, verdict: Accept) -> int | None:
-        length = self.clip.end_sample - self.clip.start_sample
-        if verdict.consumed_to is None or verdict.consumed_to == length:
-            return None
-        if not 0 < verdict.consumed_to < length:
-            # Hearing the same samples again would never end.
-            raise PluginError(f"{self._plugin}: consumed_to is {verdict.consumed_to}, must be in 1..{length}")
-        return verdict.consumed_to

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from asr_core.types import Segment, Transcript, Word
+from asr_core.types import Guard, Segment, Stretch, Transcript, Word
 
 
 def to_text(transcript: Transcript) -> str:
@@ -44,6 +44,9 @@ FORMATS: Mapping[str, Callable[[Transcript], str]] = {
 }
 """Writers by the name a person types."""
 
+STATES = ("decoded", "redecoded", "silent", "lost")
+"""What can become of audio."""
+
 TIMED = frozenset({"srt", "vtt"})
 """Formats that need segment times."""
 
@@ -56,23 +59,50 @@ def stamp(milliseconds: int, separator: str) -> str:
     return f"{hours:02}:{minutes:02}:{seconds:02}{separator}{fraction:03}"
 
 
+def covered(transcript: Transcript) -> dict[str, float]:
+    """Seconds of the audio by what became of them; lost ones are speech without text, as holes have no length."""
+    seconds = dict.fromkeys(STATES, 0.0)
+    for part in provenance(transcript)["coverage"]:
+        seconds[part["state"]] += part["end"] - part["start"]
+    return seconds
+
+
+def holes(transcript: Transcript) -> int:
+    """Places where the audio decoder could not read."""
+    return sum(part.state == "lost" and part.start_sample == part.end_sample for part in transcript.coverage)
+
+
 def as_dict(transcript: Transcript) -> dict[str, Any]:
-    """The transcript in JSON's types; times in seconds, coverage in samples as the core counts them."""
+    """The transcript in JSON's types; times in seconds."""
     return {
         "text": transcript.text,
         "language": transcript.language,
         "duration": transcript.duration,
         "segments": [_segment(segment) for segment in transcript.segments],
         **({"words": [_timed(word) for word in transcript.words]} if transcript.words else {}),
-        "x_asr": {
-            "coverage": [
-                {"start_sample": part.start_sample, "end_sample": part.end_sample, "state": part.state}
-                | ({"note": part.note} if part.note else {})
-                for part in transcript.coverage
-            ],
-            "guards": list(transcript.guards),
-        },
+        "x_asr": provenance(transcript),
     }
+
+
+def provenance(transcript: Transcript) -> dict[str, Any]:
+    """What became of the audio, in seconds and in samples as the core counts them, and what guards did."""
+    # The coverage has all samples of the audio, so its end is its length.
+    length = max([part.end_sample for part in transcript.coverage], default=0)
+    rate = round(length / transcript.duration) if length else 1
+    coverage = [_stretch(part, rate) for part in transcript.coverage]
+    guards = [_guard(guard) for guard in transcript.guards]
+    unstable = {} if transcript.stable_speakers else {"speakers_stable": False}
+    return {"coverage": coverage, "guards": guards, **unstable}
+
+
+def _stretch(stretch: Stretch, rate: int) -> dict[str, Any]:
+    samples = {"start_sample": stretch.start_sample, "end_sample": stretch.end_sample}
+    seconds = {"start": stretch.start_sample / rate, "end": stretch.end_sample / rate}
+    return samples | seconds | {"state": stretch.state} | ({"note": stretch.note} if stretch.note else {})
+
+
+def _guard(guard: Guard) -> dict[str, Any]:
+    return {"kind": guard.kind, "start": guard.start_ms / 1000, "end": guard.end_ms / 1000, "note": guard.note}
 
 
 def _segment(segment: Segment) -> dict[str, Any]:

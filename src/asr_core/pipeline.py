@@ -3,40 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from uuid import uuid4
-
-from attrs import define
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 
 from asr_core.admission import admit
-from asr_core.clip import ClipTranscript, ClipTranscription
-from asr_core.errors import AudioTooLongError, PluginError
+from asr_core.clip import ClipTranscript
+from asr_core.clips import Clips, Event
 from asr_core.loading import ServedModel
-from asr_core.longform import join_texts
+from asr_core.longform import Part, join_texts, split
 from asr_core.runtime.fold import shift
-from asr_core.runtime.stream import Deltas, TextDelta
-from asr_core.types import Segment, Stretch, Transcript, TranscriptionRequest, Usage, Waveform
-
-MAX_RESUMED = 64
-"""Times one request may hear the rest of a clip again: a plugin that asks for more makes no headway."""
+from asr_core.runtime.stream import TextDelta
+from asr_core.types import Clip, Stretch, Transcript, TranscriptionRequest, Usage, Waveform, Word
 
 ReadAudio = Callable[[int], Awaitable[Waveform]]
 """Decodes the source, under the caller's limits, at the sample rate it is given; cancelling it ends the decoding."""
 
+Progress = Callable[[float, float], None]
+"""Told, whenever part of the audio is done, how many of how many seconds are."""
 
-async def transcribe(served: ServedModel, read: ReadAudio, request: TranscriptionRequest) -> Transcript:
+
+async def transcribe(
+    served: ServedModel,
+    read: ReadAudio,
+    request: TranscriptionRequest,
+    progress: Progress = lambda done, of: None,
+) -> Transcript:
     """Transcribe what ``read`` decodes; leaving early (cancellation) frees everything within one token.
 
     Raises:
         InvalidRequestError: the request or its audio cannot be served; everything but the audio is checked first.
         PluginError, EngineError: the model failed.
     """
-    return await _transcribe(served, read, request, lambda event: None)
-
-
-Event = TextDelta | Segment
-"""What can be told while work goes on: text, and each segment once it is complete."""
+    return await _transcribe(served, read, request, lambda event: None, progress)
 
 
 async def stream(
@@ -59,7 +57,7 @@ async def stream(
         if segments or isinstance(event, TextDelta):
             events.put_nowait(event)
 
-    work = asyncio.create_task(_transcribe(served, read, request, send))
+    work = asyncio.create_task(_transcribe(served, read, request, send, lambda done, of: None))
     work.add_done_callback(lambda _: events.put_nowait(None))
     try:
         while (event := await events.get()) is not None:
@@ -71,78 +69,75 @@ async def stream(
 
 
 async def _transcribe(
-    served: ServedModel, read: ReadAudio, request: TranscriptionRequest, send: Callable[[Event], None]
+    served: ServedModel,
+    read: ReadAudio,
+    request: TranscriptionRequest,
+    send: Callable[[Event], None],
+    progress: Progress,
 ) -> Transcript:
     request = admit(served.card.name, served.capabilities, request)
     await asyncio.to_thread(served.hooks.check_request, served.model, request)
     waveform = await read(served.native_limit.sample_rate)
-    _check_length(served, waveform)
-    return await _clips(served, waveform, request, send)
+    parts = await asyncio.to_thread(split, waveform, served.splitting, request.server_vad)
+    done = sum(part.end_sample - part.start_sample for part in parts if not part.speech)
+
+    def count(clip: Clip) -> None:
+        nonlocal done
+        done += clip.end_sample - clip.start_sample
+        progress(done / waveform.rate, waveform.duration)
+
+    spoken = [waveform.clip(part.start_sample, part.end_sample) for part in parts if part.speech]
+    clips = Clips(served, spoken, request, send, count)
+    await clips.run()
+    return _stitch(waveform, parts, clips.results, request)
 
 
-async def _clips(
-    served: ServedModel, waveform: Waveform, request: TranscriptionRequest, send: Callable[[Event], None]
+def _stitch(
+    waveform: Waveform,
+    parts: Sequence[Part],
+    results: Sequence[Sequence[ClipTranscript]],
+    request: TranscriptionRequest,
 ) -> Transcript:
-    # Every request is a caller of its own, so the clips of a long one never starve short ones.
-    deltas, caller = Deltas(send), uuid4().hex
-    duration_ms = round(1000 * waveform.duration)
-    waiting = deque([waveform.clip()])
-    done: list[ClipTranscript] = []
-    language = request.language
-    while waiting:
-        clip = waiting.popleft()
-        progress = _Progress(send, clip.milliseconds(0), duration_ms)
-        result = await ClipTranscription(served, clip, request, language, caller, deltas.extend, progress.tell).run()
-        deltas.end_clip()
-        progress.tell(result.segments[progress.told :])
-        done.append(result)
-        language = language or result.language
-        if result.consumed_to is not None:
-            if len(done) > MAX_RESUMED:
-                raise PluginError(f"{served.hooks.owner}: a clip was resumed {MAX_RESUMED} times")
-            waiting.appendleft(waveform.clip(clip.start_sample + result.consumed_to, clip.end_sample))
-    return _stitch(waveform, done, language)
-
-
-@define(eq=False)
-class _Progress:
-    """Tells the segments of one clip once each, on the clock of the whole audio."""
-
-    send: Callable[[Event], None]
-    start_ms: int
-    duration_ms: int
-    told: int = 0
-
-    def tell(self, segments: Sequence[Segment]) -> None:
-        self.told += len(segments)
-        for segment in segments:
-            self.send(shift(segment, self.start_ms, self.duration_ms))
-
-
-def _check_length(served: ServedModel, waveform: Waveform) -> None:
-    limit = served.native_limit
-    if limit.seconds is not None and waveform.duration > limit.seconds:
-        source = limit.sources.get("seconds", "the model")
-        raise AudioTooLongError(
-            f"the audio lasts {waveform.duration:.2f} s; model {served.card.name!r} takes {limit.seconds:g} s at once "
-            f"({source}) and longer audio is not split yet: send it in shorter files",
-            layer="native_limit",
-        )
-
-
-def _stitch(waveform: Waveform, done: Sequence[ClipTranscript], language: str | None) -> Transcript:
-    duration_ms = round(1000 * waveform.duration)
-    lost = [Stretch(hole.start_sample, hole.start_sample, "lost", hole.reason) for hole in waveform.holes]
+    done = [result for clip in results for result in clip]
+    languages = _languages(done)
     return Transcript(
         text=join_texts(part.text for part in done),
-        language=language,
+        language=request.language or max(languages, key=languages.__getitem__, default=None),
         duration=waveform.duration,
-        segments=tuple(
-            shift(segment, part.clip.milliseconds(0), duration_ms) for part in done for segment in part.segments
-        ),
-        words=tuple(shift(word, part.clip.milliseconds(0), duration_ms) for part in done for word in part.words),
+        segments=tuple(segment for part in done for segment in part.segments),
+        words=tuple(word for part in done for word in _words(part)),
         tokens=tuple(token for part in done for token in part.tokens),
-        coverage=(*(part.stretch for part in done), *lost),
+        coverage=tuple(_coverage(waveform, parts, results)),
         guards=tuple(guard for part in done for guard in part.guards),
         usage=sum((part.usage for part in done), Usage()),
+        languages=tuple(languages) or ((request.language,) if request.language else ()),
+        stable_speakers=not any(segment.speaker for part in done[1:] for segment in part.segments),
     )
+
+
+def _words(part: ClipTranscript) -> Iterator[Word]:
+    start_ms, end_ms = part.clip.milliseconds(0), part.heard.milliseconds(len(part.heard.samples))
+    return (shift(word, start_ms, end_ms) for word in part.words)
+
+
+def _languages(done: Sequence[ClipTranscript]) -> Counter[str]:
+    """Samples in which each language is spoken, in the order in which they first are."""
+    languages: Counter[str] = Counter()
+    for part in done:
+        if part.language and part.text:
+            languages[part.language] += part.clip.end_sample - part.clip.start_sample
+    return languages
+
+
+def _coverage(
+    waveform: Waveform, parts: Sequence[Part], results: Sequence[Sequence[ClipTranscript]]
+) -> Iterator[Stretch]:
+    heard = iter(results)
+    for part in parts:
+        if part.speech:
+            for result in next(heard):
+                yield from result.stretches
+        else:
+            yield Stretch(part.start_sample, part.end_sample, "silent", "skipped")
+    for hole in waveform.holes:
+        yield Stretch(hole.start_sample, hole.start_sample, "lost", hole.reason)

@@ -32,10 +32,18 @@ def test_early_end_leaves_the_rest_out(fake: Transcriber) -> None:
     assert fake.transcribe(tones.speak("one two three four five"), behaviour="early_end").text == "one two three"
 
 
-def test_a_loop_runs_into_the_budget_and_says_so(fake: Transcriber) -> None:
+def test_much_too_early_an_end_is_told(fake: Transcriber) -> None:
+    text = "one two three four five six seven eight nine ten eleven twelve"
+    (guard,) = fake.transcribe(tones.speak(text), behaviour="early_end").guards
+    assert (guard.kind, guard.start_ms) == ("early_end", 0)
+    assert fake.transcribe(tones.speak(text)).guards == ()
+
+
+def test_a_loop_ends_before_the_budget_and_says_so(fake: Transcriber) -> None:
     transcript = fake.transcribe(tones.speak("ha! ha! and more"), behaviour="loop")
     assert transcript.text.startswith("ha! ha! ha! ha! ha! ha! ")
-    assert any("budget" in guard for guard in transcript.guards)
+    assert [guard.kind for guard in transcript.guards] == ["loop"]
+    assert transcript.usage.output_tokens < 150
 
 
 def test_speakers_and_times_come_from_the_marks(fake: Transcriber) -> None:

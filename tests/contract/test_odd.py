@@ -47,7 +47,7 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Transcriber]:
         ("fewer rows", "returned 1.. rows for a span of 1.. tokens"),
         ("resume nowhere", "consumed_to is 0"),
         ("resume beyond", "consumed_to is "),
-        ("resume at once", "would come twice|resumed 64 times"),
+        ("resume at once", "would come twice"),
     ],
 )
 def test_a_broken_promise_is_named_and_stays_with_its_request(odd: Transcriber, odd_: str, message: str) -> None:
@@ -60,10 +60,10 @@ def test_a_broken_promise_is_named_and_stays_with_its_request(odd: Transcriber, 
 def test_retries_know_why(odd: Transcriber) -> None:
     transcript = odd.transcribe(SOUND, odd="content at the third")
     assert transcript.text == TEXT
-    assert transcript.guards == (
-        "decoded again: attempt 0 after None",
-        "decoded again: attempt 1 after attempt 0 after None",
-    )
+    assert [(guard.kind, guard.note) for guard in transcript.guards] == [
+        ("retry", "attempt 0 after None"),
+        ("retry", "attempt 1 after attempt 0 after None"),
+    ]
 
 
 def test_nobody_spoke(odd: Transcriber) -> None:

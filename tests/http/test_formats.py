@@ -10,9 +10,10 @@ import pytest
 from openai.types.audio import TranscriptionVerbose
 
 from asr_core.serve.bodies import LEAST_LOGPROB, View, json_body, verbose_body
+from asr_core.serve.formats import FORMATS
 from asr_core.testing.http_contract import body_of, error_of, events_of
 from asr_core.testing.server import Server
-from asr_core.types import Segment, SpokenToken, Transcript, Word
+from asr_core.types import Guard, Segment, SpokenToken, Stretch, Transcript, Word
 
 VERBOSE = ("response_format", "verbose_json")
 
@@ -89,16 +90,19 @@ def test_who_speaks_by_events(server: Server, wav: Any) -> None:
 @pytest.mark.parametrize("name", ["text", "srt", "vtt"])
 def test_text_has_its_coverage_in_a_header(server: Server, wav: Any, name: str) -> None:
     answer = server.post(("model", "fake"), ("response_format", name), ("file", wav("ab")))
-    assert answer.headers["x-asr-coverage"] == "decoded=1, silent=0, lost=0, guards=0"
+    # Two bytes in tones: 30 ms of silence, then 50 ms of tone and 30 ms of silence each.
+    assert answer.headers["x-asr-coverage"] == "decoded=0.190, redecoded=0.000, silent=0.000, lost=0.000, guards=0"
     file = wav("x" * 9)
     answer = server.post(("model", "fake"), ("response_format", name), ("file", file[:44] + bytes(len(file) - 44)))
-    assert answer.headers["x-asr-coverage"] == "decoded=0, silent=1, lost=0, guards=0"
+    assert answer.headers["x-asr-coverage"] == "decoded=0.000, redecoded=0.000, silent=0.750, lost=0.000, guards=0"
 
 
 def test_a_guard_shows_in_every_format(server: Server, wav: Any) -> None:
     asked = [("model", "fake"), ("behaviour", "loop"), ("file", wav("ha"))]
     body = body_of(server.post(VERBOSE, *asked))
-    assert body["x_asr"]["guards"][0].startswith("cut at the budget of ")
+    (guard,) = body["x_asr"]["guards"]
+    # The fake may say 16 tokens more than its sound has frames of 10 ms; these repeats are too few to be a loop.
+    assert guard == {"kind": "budget", "start": 0.0, "end": 0.19, "note": "cut at the budget of 35 tokens"}
     assert body["segments"][0]["compression_ratio"] > 1
     assert server.post(("response_format", "text"), *asked).headers["x-asr-coverage"].endswith("guards=1")
 
@@ -147,6 +151,49 @@ def test_repetition_shows_in_the_ratio_and_nothing_is_zero() -> None:
     assert ratio("la " * 200) > 20
     assert ratio("好" * 3) == 9 / len(zlib.compress("好好好".encode()))
     assert ratio("") == 0
+
+
+PARTS = Transcript(
+    text="one zwei",
+    language="en",
+    duration=4.0,
+    coverage=(
+        Stretch(0, 8000, "decoded"),
+        Stretch(8000, 16_000, "silent", "skipped"),
+        Stretch(16_000, 24_000, "redecoded"),
+        Stretch(24_000, 32_000, "lost", "speech without text"),
+        Stretch(24_000, 24_000, "lost", "a damaged page"),
+    ),
+    guards=(Guard("early_end", 2000, 4000, "the text ended before the speech"),),
+    languages=("en", "de"),
+    stable_speakers=False,
+)
+
+
+def test_what_became_of_the_audio_is_told_in_seconds_and_samples() -> None:
+    body = json_body(PARTS, View("transcribe"))
+    assert body["languages"] == [{"code": "en"}, {"code": "de"}]
+    told = body["x_asr"]
+    assert told["coverage"][1] == {
+        "start_sample": 8000,
+        "end_sample": 16_000,
+        "start": 1.0,
+        "end": 2.0,
+        "state": "silent",
+        "note": "skipped",
+    }
+    assert [part["end"] for part in told["coverage"]] == [1.0, 2.0, 3.0, 4.0, 3.0]
+    assert told["guards"] == [
+        {"kind": "early_end", "start": 2.0, "end": 4.0, "note": "the text ended before the speech"}
+    ]
+    assert told["speakers_stable"] is False
+    assert "speakers_stable" not in json_body(LONG, View("transcribe"))["x_asr"]
+
+
+def test_a_header_has_the_seconds_too_and_holes_that_have_none() -> None:
+    headers = FORMATS["text"].render(PARTS, View("transcribe")).headers
+    expected = "decoded=1.000, redecoded=1.000, silent=1.000, lost=1.000, guards=1, holes=1"
+    assert headers["x-asr-coverage"] == expected
 
 
 @pytest.mark.parametrize(("code", "name"), [("de", "german"), ("zh", "chinese"), (None, "unknown"), ("qqx", "qqx")])

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import random
 import re
+import string
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -26,7 +28,15 @@ from asr_core.testing.fake import ScriptedDecoder
 from asr_core.testing.raw_http import begin, body_of, finish, rest
 from asr_core.types import ServerLimits, UploadLimits
 
-SECOND = "x" * 12
+LETTERS = "".join(random.Random(7).choices(string.ascii_lowercase, k=480))
+
+
+def seconds_of(count: int) -> str:
+    """Nearly so many seconds of sound, which say nothing twice in a row."""
+    return LETTERS[: 12 * count]
+
+
+SECOND = seconds_of(1)
 """Text of 0.96 s."""
 
 BOTH = 400_000 + 2 * 1024 * 1024
@@ -66,20 +76,20 @@ def test_bytes_of_one_file_in_openais_words(tight: Any) -> None:
 
 @pytest.mark.parametrize(("seconds", "option"), [(11, "max-seconds"), (0, "min-seconds")])
 def test_seconds_of_one_file(tight: Any, wav: Any, seconds: int, option: str) -> None:
-    file = wav(SECOND * seconds or "x")
+    file = wav(seconds_of(seconds) or "x")
     error = error_of(tight.post(("model", "fake"), ("file", file)), 400, "upload_limits", option)
     assert (error["type"], error["param"]) == ("invalid_request_error", "file")
 
 
 def test_bytes_of_all_uploads_together(tight: Any, wav: Any) -> None:
-    small, large = wav(SECOND), wav(SECOND * 8)
+    small, large = wav(SECOND), wav(seconds_of(8))
     uploading = begin(tight, bytes(BOTH - 100_000))
     error = error_of(tight.post(("model", "fake"), ("file", large)), 429, "http", "max-total-bytes")
     assert (error["type"], error["param"], error["code"]) == ("rate_limit_error", None, "rate_limit_exceeded")
     assert tight.post(("model", "fake"), ("file", small)).json()["text"] == SECOND
     uploading.close()
     tight.wait_for(" 499 ")
-    assert tight.post(("model", "fake"), ("file", large)).json()["text"] == SECOND * 8
+    assert tight.post(("model", "fake"), ("file", large)).json()["text"] == seconds_of(8)
 
 
 def test_an_upload_of_unknown_length_counts_as_it_comes(tight: Any) -> None:
@@ -96,20 +106,20 @@ def test_an_upload_of_unknown_length_counts_as_it_comes(tight: Any) -> None:
 
 
 def test_seconds_of_all_requests_together(tight: Any, wav: Any) -> None:
-    running = begin(tight, body := body_of(wav(SECOND * 8), model="fake", behaviour="slow"))
+    running = begin(tight, body := body_of(wav(seconds_of(8)), model="fake", behaviour="slow"))
     running.sendall(body)
     tight.wait_for_engine("fake", running=1)
-    error = error_of(tight.post(("model", "fake"), ("file", wav(SECOND * 4))), 429, "audio", "max-total-seconds")
+    error = error_of(tight.post(("model", "fake"), ("file", wav(seconds_of(4)))), 429, "audio", "max-total-seconds")
     assert error["code"] == "rate_limit_exceeded"
     assert tight.post(("model", "fake"), ("file", wav(SECOND))).json()["text"] == SECOND
     running.close()
     tight.wait_for_engine("fake", running=0)
-    assert tight.post(("model", "fake"), ("file", wav(SECOND * 9))).json()["text"] == SECOND * 9
+    assert tight.post(("model", "fake"), ("file", wav(seconds_of(9)))).json()["text"] == seconds_of(9)
 
 
 def test_who_waits_is_served_when_there_is_room(wav: Any) -> None:
     limits = ServerLimits(UploadLimits(max_seconds=5.0), max_total_seconds=5.0, max_wait=600.0)
-    file = io.BytesIO(wav(SECOND * 4))
+    file = io.BytesIO(wav(seconds_of(4)))
 
     async def go() -> float:
         decoder = Decoder(limits)
@@ -164,7 +174,7 @@ def test_a_queue_that_is_full(fake: Any, wav: Any) -> None:
     assert answers[1].headers["retry-after"] == "1"
 
 
-LONG = SECOND * 40
+LONG = seconds_of(40)
 
 
 def test_a_request_that_takes_too_long(hasty: Any, wav: Any) -> None:
@@ -264,7 +274,7 @@ def test_decoding_ends_with_whoever_waits(wav: Any) -> None:
             seen.append(seconds)
             return seconds < 4.0
 
-        file = io.BytesIO(wav(SECOND * 40))
+        file = io.BytesIO(wav(seconds_of(40)))
         reading = asyncio.create_task(audio.read(file, 16_000, executor=decoder.threads, watch=hold))
         while not seen or seen[-1] < 4.0:
             await asyncio.sleep(0)

@@ -51,7 +51,9 @@ def test_an_answer(counted: Any, wav: Any) -> None:
     assert grown(before, after, "asr_audio_seconds_total", model="fake") == pytest.approx(3 * 0.99)
     assert grown(before, after, "asr_real_time_factor_count", model="fake") == 3
     assert grown(before, after, "asr_first_event_seconds_count", model="fake") == 0
-    assert grown(before, after, "asr_guards_total", model="fake") == 0
+    assert grown(before, after, "asr_guards_total", model="fake", kind="budget") == 0
+    assert grown(before, after, "asr_coverage_seconds_total", model="fake", state="decoded") == pytest.approx(3 * 0.99)
+    assert grown(before, after, "asr_coverage_seconds_total", model="fake", state="lost") == 0
     assert grown(before, after, "asr_engine_finished_total", model="fake") == 3
     # A token for each letter, and the one that ends it.
     assert grown(before, after, "asr_engine_tokens_total", model="fake") == 3 * 13
@@ -77,7 +79,7 @@ def test_a_stream(counted: Any, wav: Any) -> None:
 def test_a_guard(counted: Any, wav: Any, stream: str) -> None:
     before = read(counted)
     counted.post(("model", "fake"), ("behaviour", "loop"), ("stream", stream), ("file", wav("abc")))
-    assert grown(before, read(counted), "asr_guards_total", model="fake") == 1
+    assert grown(before, read(counted), "asr_guards_total", model="fake", kind="budget") == 1
 
 
 def test_refusals_and_faults(counted: Any, wav: Any) -> None:

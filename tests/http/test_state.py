@@ -50,7 +50,7 @@ def _odd() -> dict[str, tuple[bytes, int]]:
         "damaged": (flac[: len(flac) * 3 // 4] + bytes(500), 200),
         "no audio": (bytes(range(256)) * 20, 400),
         "text": (b"ffconcat version 1.0\nfile /etc/passwd\n", 400),
-        "too long": (file(np.zeros(61 * tones.RATE, np.float32), "PCM_U8"), 400),
+        "longer than a clip": (file(np.tile(speech, 61 * tones.RATE // len(speech) + 1), "PCM_U8"), 200),
     }
 
 

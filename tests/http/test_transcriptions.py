@@ -16,7 +16,7 @@ def test_the_openai_client_gets_text_languages_and_usage(server: Any, wav: Any) 
     body = answer.to_dict()
     assert body["languages"] == []
     assert body["usage"] == {"type": "duration", "seconds": 2}
-    coverage = [{"start_sample": 0, "end_sample": 18400, "state": "decoded"}]
+    coverage = [{"start_sample": 0, "end_sample": 18400, "start": 0.0, "end": 1.15, "state": "decoded"}]
     assert body["x_asr"] == {"coverage": coverage, "guards": []}
 
 

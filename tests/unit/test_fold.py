@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asr_core.runtime.fold import fold
+from asr_core.runtime.fold import Before, fold, until, without
 from asr_core.runtime.text import Fragment
 from asr_core.types import End, Language, Mark, Speaker, Start
 
@@ -49,6 +49,33 @@ def test_a_missing_last_end_is_the_end_of_the_clip() -> None:
 
 def test_bounds_outside_the_clip_are_clamped() -> None:
     assert bounds(Start(100), "a", End(4809), duration=4601) == [(100, 4601, "a")]
+
+
+def test_times_outside_the_clip_are_told_but_for_a_frame() -> None:
+    folded = fold(fragments(Start(-300), "a", End(1090), Start(1200), "b", End(5000)), 1000)
+    assert folded.outside == (-300, 1200, 5000)
+
+
+def test_which_bounds_are_the_models_is_told() -> None:
+    folded = fold(fragments(Start(0), "a", Start(400), "b", End(900), Start(950), " ", End(960), "c"), 1000)
+    assert folded.marked == ((True, False), (True, True), (False, False))
+    assert [segment.text for segment in folded.timed] == ["b"]
+
+
+def test_a_segment_is_taken_out_and_the_others_keep_their_bounds() -> None:
+    items = fragments(Start(0), "a", End(100), Start(200), "b", End(300), Start(400), "c")
+    second = fold(items, 1000).segments[1]
+    folded = fold(without(items, 1000, Before(), [second]), 1000)
+    assert [(one.start_ms, one.end_ms, one.text) for one in folded.segments] == [(0, 100, "a"), (400, 1000, "c")]
+
+
+def test_what_is_cut_ends_inside_a_string_and_keeps_the_marks_before() -> None:
+    items = fragments(Start(0), "one ", End(100), Start(200), "two three", End(300))
+    assert bounds(*(item for fragment in until(items, 7) for item in fragment.piece)) == [
+        (0, 100, "one"),
+        (200, 10_000, "two"),
+    ]
+    assert [fragment.piece for fragment in until(items, 4)][:4] == [(Start(0),), ("one ",), (End(100),), (Start(200),)]
 
 
 def test_a_segment_without_text_is_dropped() -> None:

@@ -12,7 +12,7 @@ from transformers import FunAsrNanoConfig, FunAsrNanoFeatureExtractor
 from transformers.models.fun_asr_nano.processing_fun_asr_nano import LANGUAGE_CODE_TO_NAME
 
 from asr_core.api import Transcriber, load
-from asr_core.errors import AudioTooLongError, CheckpointError, UnsupportedValueError
+from asr_core.errors import CheckpointError, UnsupportedValueError
 from asr_core.types import Capabilities, Samples
 from asr_funasr import plugin, policy
 from asr_funasr.names import CARD
@@ -169,12 +169,6 @@ def test_a_template_that_knows_nothing_takes_nothing(variant: Variant, reading: 
             with pytest.raises(UnsupportedValueError) as raised:
                 bare.transcribe(reading[:16_000], **{field: value})
             assert raised.value.param == field
-
-
-def test_longer_than_native_is_refused(transcriber: Transcriber, reading: Samples) -> None:
-    with pytest.raises(AudioTooLongError, match="30 s") as raised:
-        transcriber.transcribe(reading.repeat(2))
-    assert raised.value.layer == "native_limit"
 
 
 def test_the_template_must_place_the_audio(variant: Variant) -> None:

@@ -20,6 +20,8 @@ class Compute:
 
     def __init__(self) -> None:
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="asr-compute", initializer=_without_gradients)
+        self.newcomers: set[object] = set()
+        """Requests that are about their first clip: whoever has many clips makes room for them."""
 
     def submit(self, job: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Queue a job from any thread.

@@ -12,6 +12,12 @@ from attrs import define, field
 
 from asr_core.types import EncoderPolicy, Feature
 
+TURN_S = 0.25
+"""Seconds a batch may take: those who generate, and whoever comes meanwhile, wait for its end."""
+
+OVERTAKING = 4
+"""Spans of newcomers that go before one that waits: who has many waits longer, and never for ever."""
+
 Address = tuple[bytes, int]
 """Digest of a feature and the rows expected of it: plans that disagree about the rows never share an output."""
 
@@ -20,12 +26,15 @@ Address = tuple[bytes, int]
 class Flight:
     """One feature to encode, for ``waiters`` callers; ``arrived`` is a time of :func:`time.monotonic`.
 
-    ``alone`` marks one that shared a batch which failed, and is tried again without company.
+    ``caller`` is whose it is, ``turn`` how many of the same caller's go before it. ``alone`` marks one that shared a
+    batch which failed, and is tried again without company.
     """
 
     address: Address
     feature: Feature = field(repr=False)
     cost: float
+    caller: int = 0
+    turn: float = 0.0
     arrived: float = field(factory=time.monotonic)
     waiters: int = 0
     alone: bool = False
@@ -33,9 +42,15 @@ class Flight:
 
 
 class BatchQueue:
-    """First come, first served, in batches as large as the policy allows; whoever uses it holds a lock."""
+    """Every caller's first, then every caller's second, in batches as large as the policy and the clock allow.
+
+    Of callers it is first come, first served. ``seconds`` is what a unit of cost takes, once that is known: a call
+    cannot be interrupted, so a batch is to take no longer than TURN_S. Whoever uses this holds a lock.
+    """
 
     def __init__(self, policy: EncoderPolicy) -> None:
+        self.seconds = 0.0
+        self._turn = 0.0
         self._policy = policy
         self._waiting: deque[Flight] = deque()
 
@@ -43,7 +58,9 @@ class BatchQueue:
         return len(self._waiting)
 
     def push(self, flight: Flight) -> None:
-        """Behind all others."""
+        """Behind the others of its caller; a caller without any comes before others' further ones."""
+        turns = (waiting.turn + 1 for waiting in self._waiting if waiting.caller == flight.caller)
+        flight.turn = max(turns, default=self._turn)
         self._waiting.append(flight)
 
     def push_front(self, flights: Iterable[Flight]) -> None:
@@ -65,7 +82,10 @@ class BatchQueue:
     def take(self) -> list[Flight]:
         """The next batch, empty when nothing waits."""
         batch, _ = self._next()
-        return [self._waiting.popleft() for _ in batch]
+        for flight in batch:
+            self._waiting.remove(flight)
+            self._turn = max(self._turn + 1 / OVERTAKING, flight.turn)
+        return batch
 
     def clear(self) -> list[Flight]:
         """Everything that waited."""
@@ -75,7 +95,7 @@ class BatchQueue:
 
     def _next(self) -> tuple[list[Flight], bool]:
         batch: list[Flight] = []
-        for flight in self._waiting:
+        for flight in sorted(self._waiting, key=lambda flight: not flight.alone and flight.turn):
             # A span that costs more than a batch may has one to itself.
             if batch and not self._has_room(batch, flight):
                 return batch, True
@@ -86,4 +106,4 @@ class BatchQueue:
         if flight.alone or batch[0].alone or len(batch) == self._policy.max_items:
             return False
         summed = sum(each.cost for each in batch) + flight.cost
-        return self._policy.max_cost is None or summed <= self._policy.max_cost
+        return summed * self.seconds <= TURN_S and (self._policy.max_cost is None or summed <= self._policy.max_cost)

@@ -120,6 +120,12 @@ class Flights:
             self.count(batches=bool(batch), items=len(batch), retried=sum(flight.alone for flight in batch))
             return batch
 
+    def took(self, batch: Sequence[Flight], seconds: float) -> None:
+        """Note how long a batch was computed."""
+        cost = sum(flight.cost for flight in batch)
+        with self.lock:
+            self._queue.seconds = seconds / cost if cost else 0.0
+
     def land(self, flight: Flight, output: Any, size: int) -> None:
         """Keep an output of ``size`` bytes and hand it to all who wait."""
         with self.lock:

@@ -115,6 +115,8 @@ class EncoderService:
                 self._worker.ensure()
             for span, (address, feature) in features.items():
                 self._flights.cache.learn(place(clip, span), address[0])
-                output = self._flights.join(address) or self._flights.launch(Flight(address, feature, span.cost))
+                output = self._flights.join(address) or self._flights.launch(
+                    Flight(address, feature, span.cost, caller=id(clip.waveform))
+                )
                 tickets[span] = _Ticket(address, output)
         return tickets

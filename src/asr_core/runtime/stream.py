@@ -8,7 +8,8 @@ from attrs import define, field, frozen
 
 from asr_core.longform import join_texts
 from asr_core.model_hooks import ModelHooks
-from asr_core.runtime.fold import Before, Folded, fold
+from asr_core.runtime.fold import Before, Folded, fold, until, without
+from asr_core.runtime.loops import loop_start
 from asr_core.runtime.text import DecodeTokens, TokenText
 from asr_core.types import (
     CheckpointModel,
@@ -72,6 +73,7 @@ class ClipText:
     _logprobs: list[float] = field(init=False, factory=list)
     _text: TokenText = field(init=False)
     _before: Before = field(init=False, default=Before())
+    _committed_length: int = field(init=False, default=0)
 
     def __attrs_post_init__(self) -> None:
         self._text = TokenText(self.decode)
@@ -122,6 +124,7 @@ class ClipText:
         """Send what was added since the last commit; ``by_segment`` if that is whole segments."""
         text, ended = self._pending_text(), self._pending().segments if by_segment else ()
         self._before = self._next(ended)
+        self._committed_length += len(text)
         self._text.commit()
         self._tokens.clear()
         self._logprobs.clear()
@@ -133,6 +136,23 @@ class ClipText:
     def drop(self) -> None:
         """Forget what is not committed."""
         self._text.rewind()
+
+    def drop_segments(self, is_unwanted: Callable[[Segment], bool]) -> tuple[Segment, ...]:
+        """Forget the text of segments that are unwanted, have times of their own and are not committed."""
+        unwanted = tuple(filter(is_unwanted, self._pending().timed))
+        self._text.pending = without(self._text.pending, self.duration_ms, self._before, unwanted)
+        return unwanted
+
+    def loop_start(self) -> int | None:
+        """Where the repeats begin in which the text ends, in characters behind what is committed; None for no loop."""
+        start = loop_start("".join(_text_of(fragment.piece) for fragment in self._text.fragments))
+        return None if start is None else start - self._committed_length
+
+    def cut(self, start: int) -> bool:
+        """Forget what is not committed from character ``start`` on, and nothing follows; whether that was anything."""
+        length = len(self._pending_text())
+        self._text.pending = until(self._text.pending, max(0, start))
+        return len(self._pending_text()) < length
 
     def folded(self) -> Folded:
         """All that is there, committed or not."""

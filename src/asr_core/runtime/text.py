@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from attrs import frozen
@@ -50,6 +50,10 @@ class TokenText:
     def pending(self) -> list[Fragment]:
         """What is not committed; a token that is held back is in no fragment yet."""
         return self.fragments[self._committed :]
+
+    @pending.setter
+    def pending(self, fragments: Iterable[Fragment]) -> None:
+        self.fragments[self._committed :] = fragments
 
     @property
     def ends_segment(self) -> bool:

@@ -9,9 +9,9 @@ from typing import Any
 
 from attrs import define, frozen
 
-from asr_core.formats import as_dict
+from asr_core.clips import Event
+from asr_core.formats import provenance
 from asr_core.languages import language_name
-from asr_core.pipeline import Event
 from asr_core.runtime.stream import TextDelta
 from asr_core.types import Segment, SpokenToken, Task, Transcript, Usage, Word
 
@@ -58,7 +58,7 @@ def verbose_body(transcript: Transcript, view: View) -> dict[str, Any]:
         "duration": transcript.duration,
         "text": transcript.text,
         "usage": _duration_usage(transcript),
-        "x_asr": as_dict(transcript)["x_asr"],
+        "x_asr": provenance(transcript),
     }
     if "segment" in view.granularities:
         body["segments"] = [_verbose_segment(number, segment) for number, segment in enumerate(transcript.segments)]
@@ -138,8 +138,8 @@ def _diarized(number: int, segment: Segment) -> dict[str, Any]:
 
 
 def _more(transcript: Transcript, view: View) -> dict[str, Any]:
-    languages = [{"code": transcript.language}] if transcript.language else []
-    more = {"languages": languages, "x_asr": as_dict(transcript)["x_asr"]}
+    codes = transcript.languages or ((transcript.language,) if transcript.language else ())
+    more = {"languages": [{"code": code} for code in codes], "x_asr": provenance(transcript)}
     return more | ({"logprobs": [_logprob(token) for token in transcript.tokens]} if view.logprobs else {})
 
 

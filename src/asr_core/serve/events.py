@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from asr_core.pipeline import Event
+from asr_core.clips import Event
 from asr_core.serve.bodies import EventBodies, View
 from asr_core.serve.errors import problem_of
 from asr_core.serve.presence import while_connected

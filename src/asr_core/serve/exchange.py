@@ -100,7 +100,7 @@ class Exchange:
     status: int = 0
     answered: bool = False
     events: bool = False
-    guards: int = 0
+    transcript: Transcript | None = None
     began: float = field(factory=time.monotonic)
     first_event: float | None = None
 
@@ -119,7 +119,7 @@ class Exchange:
 
     def heard(self, transcript: Transcript) -> Transcript:
         """Note what became of it."""
-        self.guards = len(transcript.guards)
+        self.transcript = transcript
         return transcript
 
     async def watched(self, events: Events) -> AsyncGenerator[Any, None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from attrs import frozen
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from asr_core.formats import to_srt, to_text, to_vtt
+from asr_core.formats import covered, holes, to_srt, to_text, to_vtt
 from asr_core.serve.bodies import View, diarized_body, json_body, verbose_body
 from asr_core.types import Capabilities, Transcript
 
@@ -27,10 +26,10 @@ def _written(write: Callable[[Transcript], str], media_type: str, transcript: Tr
 
 
 def _coverage(transcript: Transcript) -> str:
-    """How many stretches of the audio were decoded, silent or lost, and how often a guard stepped in."""
-    states = Counter(stretch.state for stretch in transcript.coverage)
-    counts = {state: states[state] for state in ("decoded", "silent", "lost")} | {"guards": len(transcript.guards)}
-    return ", ".join(f"{name}={count}" for name, count in counts.items())
+    """Seconds by what became of them, how often a guard stepped in, and at how many places nothing could be read."""
+    seconds = [f"{state}={seconds:.3f}" for state, seconds in covered(transcript).items()]
+    unread = [f"holes={number}"] if (number := holes(transcript)) else []
+    return ", ".join([*seconds, f"guards={len(transcript.guards)}", *unread])
 
 
 @frozen

@@ -10,10 +10,12 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 from starlette.types import Scope
 
+from asr_core.formats import covered
 from asr_core.serve.catalog import Catalog
 from asr_core.serve.decoding import Decoder
 from asr_core.serve.limits import Uploads
 from asr_core.serve.traffic import Traffic
+from asr_core.types import Transcript
 
 if TYPE_CHECKING:
     from asr_core.serve.exchange import Exchange
@@ -56,7 +58,11 @@ class Metrics:
             buckets=RATIOS, registry=registry,
         )  # fmt: skip
         self._guards = Counter(
-            "asr_guards", "Times a safeguard changed a transcript, as its x_asr tells.", ["model"], registry=registry
+            "asr_guards", "Times a safeguard stepped in, as x_asr of the transcript tells.", ["model", "kind"],
+            registry=registry,
+        )  # fmt: skip
+        self._coverage = Counter(
+            "asr_coverage_seconds", "Sound of transcripts by what became of it.", ["model", "state"], registry=registry
         )
 
     def count(self, exchange: Exchange, scope: Scope, ended: float) -> None:
@@ -67,11 +73,18 @@ class Metrics:
         if exchange.model is None:
             return
         self._audio.labels(model).inc(exchange.sound.seconds)
-        self._guards.labels(model).inc(exchange.guards)
+        if exchange.transcript is not None:
+            self._count_coverage(model, exchange.transcript)
         if exchange.first_event is not None:
             self._first_event.labels(model).observe(exchange.first_event - exchange.began)
         if exchange.status == 200 and exchange.sound.began and exchange.sound.seconds:
             self._ratio.labels(model).observe((ended - exchange.sound.began) / exchange.sound.seconds)
+
+    def _count_coverage(self, model: str, transcript: Transcript) -> None:
+        for guard in transcript.guards:
+            self._guards.labels(model, guard.kind).inc()
+        for state, seconds in covered(transcript).items():
+            self._coverage.labels(model, state).inc(seconds)
 
     def render(self) -> bytes:
         """All of them."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
+
+from asr_core.formats import STATES
+from asr_core.types import GuardKind
 
 Schema = Mapping[str, Any]
 
@@ -100,9 +103,41 @@ SCHEMAS: Mapping[str, Schema] = {
             "total_tokens": COUNT,
         }
     ),
-    "Provenance": object_of({"coverage": list_of(ref("Stretch")), "guards": list_of(STRING)}),
+    "Provenance": object_of(
+        {"coverage": list_of(ref("Stretch")), "guards": list_of(ref("Guard"))},
+        {"speakers_stable": {"type": "boolean", "enum": [False]}},
+    ),
     "Stretch": object_of(
-        {"start_sample": COUNT, "end_sample": COUNT, "state": one_of("decoded", "silent", "lost")}, {"note": STRING}
+        {"start_sample": COUNT, "end_sample": COUNT, **_TIMED, "state": one_of(*STATES)}, {"note": STRING}
+    ),
+    "Guard": object_of({"kind": one_of(*get_args(GuardKind)), **_TIMED, "note": STRING}),
+    "Plan": object_of(
+        {
+            "model": STRING,
+            "numbers": list_of(ref("Number")),
+            "seconds": SECONDS,
+            "exact": {"type": "boolean"},
+            "clips": list_of(ref("PlannedClip")),
+        }
+    ),
+    "Number": object_of(
+        {
+            "name": STRING,
+            "value": {"type": ["number", "boolean", "null"]},
+            "layer": one_of("native_limit", "chunk_policy", "upload_limits"),
+            "owner": STRING,
+            "source": STRING,
+            "note": STRING,
+            "knob": {"type": ["string", "null"]},
+        }
+    ),
+    "PlannedClip": object_of(
+        {
+            **_TIMED,
+            "seconds": SECONDS,
+            "decoded": {"type": "boolean"},
+            "reason": one_of("end", "silence", "pause", "quietest", "limit", "tail"),
+        }
     ),
     "Model": object_of(
         {

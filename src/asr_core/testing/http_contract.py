@@ -259,7 +259,7 @@ class HttpContract:
             ([("include[]", "logprobs"), ("response_format", "text")], "include"),
             ([("timestamp_granularities[]", "segment")], "timestamp_granularities"),
             ([("stream", "true"), ("response_format", "verbose_json")], "response_format"),
-            ([("chunking_strategy[type]", "server_vad")], "chunking_strategy"),
+            ([("chunking_strategy[type]", "client_vad")], "chunking_strategy[type]"),
         ],
     )
     def test_what_is_refused_is_named(
