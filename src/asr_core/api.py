@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import CancelledError
 from contextlib import ExitStack
 from functools import partial
@@ -17,10 +17,11 @@ import numpy.typing as npt
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from asr_core import audio
+from asr_core.admission import admit
 from asr_core.engines.compute import Compute
 from asr_core.errors import OverloadedError
 from asr_core.loading import EngineOptions, ServedModel, open_model
-from asr_core.pipeline import ReadAudio, transcribe
+from asr_core.pipeline import Progress, ReadAudio, transcribe
 from asr_core.plugins import Plugins
 from asr_core.types import Task, Transcript, TranscriptionRequest, UploadLimits, Waveform
 
@@ -36,18 +37,24 @@ def load(
     device: str = "auto",
     dtype: str = "auto",
     aligner: str | None = None,
+    vad: str | None = None,
+    chunk: Mapping[str, Any] | None = None,
     plugins: Plugins | None = None,
 ) -> Transcriber:
     """Open ``model``: a name (``asr-core models`` lists them), a directory, a file or a hub id.
 
     ``checkpoint`` is a directory or hub id to read in place of what the name stands for. ``aligner`` names one that
-    times words (``asr-core plugins list``), also for a model with times of its own.
+    times words (``asr-core plugins list``), also for a model with times of its own. ``vad`` names what tells speech
+    from other sound, which is skipped. ``chunk`` holds fields of :class:`~asr_core.types.ChunkPolicy` in place of the
+    plugin's.
 
     Raises:
         ModelNotFoundError: no installed plugin knows it; the message has near names.
         CheckpointError: its weights cannot be had; the message says what would help.
+        PolicyError: ``chunk`` does not fit the model, or is no chunk policy.
     """
-    return Transcriber(plugins or Plugins.discover(), model, EngineOptions(engine, device, dtype, aligner), checkpoint)
+    options = EngineOptions(engine, device, dtype, aligner, vad, chunk or {})
+    return Transcriber(plugins or Plugins.discover(), model, options, checkpoint)
 
 
 class Transcriber:
@@ -69,6 +76,15 @@ class Transcriber:
         """What was loaded: card, capabilities, limits, device and dtype."""
         return self._served
 
+    def check(self, **fields: Any) -> None:
+        """Refuse what :meth:`transcribe` would refuse of every audio; ``fields`` are its own, from ``task`` on.
+
+        Raises:
+            InvalidRequestError: the request cannot be served; the message says why.
+        """
+        request = admit(self._served.card.name, self._served.capabilities, _request(**fields))
+        self._served.hooks.check_request(self._served.model, request)
+
     def transcribe(
         self,
         source: str | PathLike[str] | bytes | npt.NDArray[Any],
@@ -81,32 +97,25 @@ class Transcriber:
         keywords: Iterable[str] = (),
         temperature: float | None = None,
         times: Iterable[str] = (),
+        progress: Progress = lambda done, of: None,
         **options: Any,
     ) -> Transcript:
         """Transcribe a file (path or bytes, any container) or an array of shape [n] or [n, channels].
 
         ``rate`` is the array's sample rate, by default the model's own. ``times`` may hold "segment" and "word".
-        Further keywords are the options the model declares.
+        ``progress`` is told, from another thread, how many of how many seconds are done. Further keywords are the
+        options the model declares.
 
         Raises:
             InvalidRequestError: the request or the audio cannot be served; the message says why.
         """
-        request = TranscriptionRequest(
-            task=task,
-            language=language,
-            languages=tuple(languages),
-            prompt=prompt,
-            keywords=tuple(keywords),
-            temperature=temperature,
-            times=frozenset(times),
-            options=options,
-        )
+        request = _request(task, language, languages, prompt, keywords, temperature, times, **options)
         if hasattr(source, "dtype"):
             read: ReadAudio = partial(_from_array, source, rate)
         else:
             read = partial(audio.read, source, limits=LOCAL_LIMITS)
         try:
-            return self._portal.call(transcribe, self._served, read, request)
+            return self._portal.call(transcribe, self._served, read, request, progress)
         except (CancelledError, RuntimeError) as error:
             if self._close.alive:
                 raise
@@ -123,6 +132,28 @@ class Transcriber:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _request(
+    task: Task = "transcribe",
+    language: str | None = None,
+    languages: Iterable[str] = (),
+    prompt: str | None = None,
+    keywords: Iterable[str] = (),
+    temperature: float | None = None,
+    times: Iterable[str] = (),
+    **options: Any,
+) -> TranscriptionRequest:
+    return TranscriptionRequest(
+        task=task,
+        language=language,
+        languages=tuple(languages),
+        prompt=prompt,
+        keywords=tuple(keywords),
+        temperature=temperature,
+        times=frozenset(times),
+        options=options,
+    )
 
 
 async def _from_array(samples: Any, source_rate: int | None, rate: int) -> Waveform:

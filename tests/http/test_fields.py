@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-import openai
 import pytest
 
 from asr_core.testing import raw_http
@@ -145,63 +143,6 @@ def test_what_does_not_fit(
 def test_words_of_a_model_that_has_none(server: Server, wav: Any) -> None:
     error = error_of(ask(server, wav, VERBOSE, ("timestamp_granularities[]", "word"), model="fake"), 400)
     assert (error["param"], error["code"]) == ("timestamp_granularities", "unsupported_value")
-
-
-@pytest.mark.parametrize("parts", [[("chunking_strategy", "auto")], [("chunking_strategy", "")]])
-def test_chunking_left_to_the_server(server: Server, wav: Any, parts: list[tuple[str, str]]) -> None:
-    assert body_of(ask(server, wav, *parts))["text"] == "ab cd"
-
-
-VAD = {"type": "server_vad", "prefix_padding_ms": 300, "silence_duration_ms": 200, "threshold": 0.5}
-
-
-def test_chunking_as_the_client_sends_it(server: Server, wav: Any) -> None:
-    with pytest.raises(openai.BadRequestError, match="'server_vad' is not offered yet") as caught:
-        server.client().audio.transcriptions.create(model="able", file=wav("x"), chunking_strategy=VAD)
-    assert (caught.value.param, caught.value.code) == ("chunking_strategy", "unsupported_value")
-    answer = server.client().audio.transcriptions.create(model="able", file=wav("x"), chunking_strategy="auto")
-    assert answer.text == "x"
-
-
-def test_chunking_as_json(server: Server, wav: Any) -> None:
-    error = error_of(ask(server, wav, ("chunking_strategy", json.dumps(VAD))), 400)
-    assert (error["param"], error["code"]) == ("chunking_strategy", "unsupported_value")
-
-
-@pytest.mark.parametrize(
-    ("parts", "param"),
-    [
-        ([("chunking_strategy", "vad")], "chunking_strategy"),
-        ([("chunking_strategy", "AUTO")], "chunking_strategy"),
-        ([("chunking_strategy", "null")], "chunking_strategy"),
-        ([("chunking_strategy", "[]")], "chunking_strategy"),
-        ([("chunking_strategy", "[" * 5000)], "chunking_strategy"),
-        ([("chunking_strategy", "{}")], "chunking_strategy"),
-        ([("chunking_strategy", '{"type": "semantic_vad"}')], "chunking_strategy[type]"),
-        ([("chunking_strategy", '{"type": "server_vad", "threshold": NaN}')], "chunking_strategy[threshold]"),
-        ([("chunking_strategy", '{"type": "server_vad", "threshold": true}')], "chunking_strategy[threshold]"),
-        ([("chunking_strategy", '{"type": "server_vad", "speed": 1}')], "chunking_strategy[speed]"),
-        ([("chunking_strategy", '{"type": "server_vad", "\\ud800": 1}')], "chunking_strategy[\ud800]"),
-        ([("chunking_strategy", b"auto")], "chunking_strategy"),
-        ([("chunking_strategy", "auto")] * 2, "chunking_strategy"),
-        ([("chunking_strategy", "auto"), ("chunking_strategy[type]", "server_vad")], "chunking_strategy"),
-        ([("chunking_strategy[type]", "server_vad")] * 2, "chunking_strategy"),
-        ([("chunking_strategy[threshold]", "0.5")], "chunking_strategy"),
-        ([("chunking_strategy[type]", "server_vad"), ("chunking_strategy[threshold]", "1.5")],
-         "chunking_strategy[threshold]"),
-        ([("chunking_strategy[type]", "server_vad"), ("chunking_strategy[prefix_padding_ms]", "-1")],
-         "chunking_strategy[prefix_padding_ms]"),
-        ([("chunking_strategy[type]", "server_vad"), ("chunking_strategy[silence_duration_ms]", "0.5")],
-         "chunking_strategy[silence_duration_ms]"),
-        ([("chunking_strategy[type", "server_vad")], "chunking_strategy[type"),
-        ([("chunking_strategy[type][x]", "server_vad")], "chunking_strategy[type][x]"),
-    ],
-)  # fmt: skip
-def test_chunking_that_is_none(server: Server, wav: Any, parts: list[tuple[str, Any]], param: str) -> None:
-    error = error_of(ask(server, wav, *parts), 400)
-    assert error["param"] == param
-    assert error["code"] in ("invalid_value", "unknown_parameter")
-    assert "UploadFile" not in error["message"]
 
 
 @pytest.mark.parametrize("charset", ["utf-8", "UTF-8", '"utf-8"', "us-ascii", "iso-8859-1"])

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from asr_core.cli._options import Discovery
+from asr_core.cli.explain import explain
 from asr_core.cli.models import models
 from asr_core.cli.plugins import plugins
 from asr_core.cli.serve import serve
@@ -55,5 +56,5 @@ def _names(given: tuple[str, ...]) -> list[str] | None:
     return [name.strip() for part in given for name in part.split(",") if name.strip()] or None
 
 
-for _command in (transcribe, serve, models, plugins):
+for _command in (transcribe, serve, explain, models, plugins):
     main.add_command(_command)

@@ -1,4 +1,4 @@
-"""The options of ``asr-core serve`` that bound what callers may do, each named like the field it sets."""
+"""The options that bound what callers of a server may do, each named like the field it sets."""
 
 from __future__ import annotations
 
@@ -27,19 +27,28 @@ _ALL = {
 }
 
 
-def limit_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options to a command, which gets them as one ``limits``."""
+def upload_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add those about one upload to a command, which gets them as one ``limits``."""
 
     @wraps(command)
     def with_limits(*args: Any, **options: Any) -> None:
-        each, all_ = ({name: options.pop(name) for name in names} for names in (_EACH, _ALL))
+        command(*args, limits=UploadLimits(**{name: options.pop(name) for name in _EACH}), **options)
+
+    return _with_options(UploadLimits, _EACH, with_limits)
+
+
+def limit_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add all of them to a command, which gets them as one ``limits``."""
+
+    @wraps(command)
+    def with_limits(*args: Any, limits: UploadLimits, **options: Any) -> None:
         try:
-            limits = ServerLimits(UploadLimits(**each), **all_)
+            server = ServerLimits(limits, **{name: options.pop(name) for name in _ALL})
         except ValueError as error:
             raise click.UsageError(str(error)) from error
-        command(*args, limits=limits, **options)
+        command(*args, limits=server, **options)
 
-    return _with_options(UploadLimits, _EACH, _with_options(ServerLimits, _ALL, with_limits))
+    return upload_options(_with_options(ServerLimits, _ALL, with_limits))
 
 
 def _with_options(owner: type, helps: Mapping[str, str], command: Callable[..., None]) -> Callable[..., None]:

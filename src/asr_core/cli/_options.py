@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -32,18 +33,89 @@ class Discovery:
         return evolve(self, strict=False)
 
 
-def engine_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add --engine, --device, --dtype and --aligner to a command, which gets them as one ``engine``."""
+@frozen
+class Override:
+    """One --chunk: a ``field`` of the chunk policy of ``model``, called as --model calls it, or of all for None."""
 
-    @click.option("--engine", default="torch", show_default=True, help="See `asr-core plugins list`.")
-    @click.option("--device", default="auto", show_default=True, help="cpu, cuda, cuda:1, ... or auto.")
-    @click.option("--dtype", default="auto", show_default=True, help="float32, bfloat16, float16 or auto.")
+    model: str | None
+    field: str
+    value: float | str | None
+
+    @classmethod
+    def read(cls, text: str) -> Override:
+        """What ``[MODEL:]FIELD=VALUE`` says; read from its end, as a model may be called by a path.
+
+        Raises:
+            click.BadParameter: there is no value.
+        """
+        name, equals, value = text.rpartition("=")
+        if not equals:
+            raise click.BadParameter(f"{text!r} is no FIELD=VALUE")
+        model, _, field = name.rpartition(":")
+        return cls(model or None, field, _value(value))
+
+
+_WORDS = {"true": True, "false": False, "none": None}
+
+
+def _value(text: str) -> float | str | None:
+    """A number, or what a word stands for; what is neither is left for the policy to refuse."""
+    if text in _WORDS:
+        return _WORDS[text]
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(text)
+    return text
+
+
+def overrides_of(models: Sequence[str], given: Sequence[Override]) -> list[dict[str, Any]]:
+    """For each of ``models`` the fields that are overridden, the last word on each counting.
+
+    Raises:
+        click.UsageError: a model is named that is none of them.
+    """
+    for override in given:
+        if override.model not in (None, *models):
+            raise click.UsageError(f"--chunk names the model {override.model!r}; there is {', '.join(models)}")
+    return [{one.field: one.value for one in given if one.model in (None, model)} for model in models]
+
+
+def cut_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add --vad and --chunk to a command, which gets them as ``vad`` and ``chunk``."""
+    for option in (
+        click.option(
+            "--chunk",
+            multiple=True,
+            metavar="[MODEL:]FIELD=VALUE",
+            callback=lambda context, option, given: tuple(map(Override.read, given)),
+            help="A field of the policy by which sound is cut (`asr-core explain` lists them); repeat for more.",
+        ),
+        click.option("--vad", metavar="NAME", help="What tells speech in long audio; see `asr-core plugins list`."),
+    ):
+        command = option(command)
+    return command
+
+
+def engine_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add what chooses where a model runs and how its sound is cut.
+
+    A command of one ``model`` gets an ``engine``, one of several ``models`` gets ``engines``, one for each.
+    """
+
+    @cut_options
     @click.option("--aligner", metavar="NAME", help="What times words; see `asr-core plugins list`.")
+    @click.option("--dtype", default="auto", show_default=True, help="float32, bfloat16, float16 or auto.")
+    @click.option("--device", default="auto", show_default=True, help="cpu, cuda, cuda:1, ... or auto.")
+    @click.option("--engine", default="torch", show_default=True, help="See `asr-core plugins list`.")
     @wraps(command)
-    def with_engine(*args: Any, engine: str, device: str, dtype: str, aligner: str | None, **options: Any) -> None:
+    def with_engine(*args: Any, chunk: Sequence[Override], **options: Any) -> None:
         from asr_core.loading import EngineOptions
 
-        command(*args, engine=EngineOptions(engine, device, dtype, aligner), **options)
+        chosen = EngineOptions(*(options.pop(name) for name in ("engine", "device", "dtype", "aligner", "vad")))
+        models = options.get("models") or (options["model"],)
+        engines = [evolve(chosen, chunk=fields) for fields in overrides_of(models, chunk)]
+        which: dict[str, Any] = {"engines": engines} if "models" in options else {"engine": engines[0]}
+        command(*args, **which, **options)
 
     return with_engine
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,7 +66,7 @@ def serve(
     api_key_file: Path | None,
     log_format: str,
     limits: ServerLimits,
-    engine: EngineOptions,
+    engines: Sequence[EngineOptions],
 ) -> None:
     """Serve models over HTTP, the way the openai client expects."""
     if checkpoints and len(checkpoints) != len(models):
@@ -76,7 +77,7 @@ def serve(
     if log_format == "json":
         use_json()
     logging.getLogger("asr_core.access").setLevel(logging.INFO)
-    wanted = list(zip(models, checkpoints or [None] * len(models), strict=True))
+    wanted = list(zip(models, checkpoints or [None] * len(models), engines, strict=True))
     keys = None if api_key_file is None else read_keys(api_key_file)
     options = ServerOptions(host, port, drain_seconds, idle_timeout, limits, keys)
-    run(discovery.plugins(), wanted, engine, options)
+    run(discovery.plugins(), wanted, options)

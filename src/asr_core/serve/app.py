@@ -23,6 +23,8 @@ from asr_core.serve.exchange import ExchangeMiddleware
 from asr_core.serve.limits import BodyLimit, Uploads
 from asr_core.serve.metrics import CONTENT_TYPE, Metrics
 from asr_core.serve.openapi import PATH, OpenApi
+from asr_core.serve.plan import PATH as PLAN
+from asr_core.serve.plan import Plans
 from asr_core.serve.speech import Speech
 from asr_core.serve.traffic import Traffic
 from asr_core.types import ServerLimits
@@ -46,6 +48,7 @@ def create_app(
     app = Starlette(
         routes=[
             *speech,
+            Route(PLAN, Plans.of(catalog, models, limits.upload, traffic).create, methods=["POST"]),
             Route("/v1/models", information.models),
             Route("/v1/models/{id:path}", information.model),
             Route("/health", information.health),

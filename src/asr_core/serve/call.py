@@ -12,7 +12,7 @@ from asr_core.errors import InvalidRequestError, UnsupportedValueError
 from asr_core.loading import ServedModel
 from asr_core.serve.bodies import View
 from asr_core.serve.catalog import Catalog
-from asr_core.serve.chunking import check_chunking
+from asr_core.serve.chunking import read_chunking
 from asr_core.serve.endpoint import Endpoint
 from asr_core.serve.fields import FIELDS, Field, Given
 from asr_core.serve.form import FIELD_SHOWN, FILE
@@ -54,7 +54,6 @@ def read_call(form: FormData, endpoint: Endpoint, catalog: Catalog, limits: Uplo
     values = {name: given.value(field) for name, field in FIELDS.items() if field.type not in FURTHER}
     format_ = _format(values, endpoint, served)
     _check_clashes(values, format_)
-    check_chunking(form)
     view = View.of(endpoint.task, endpoint.language, values["timestamp_granularities"], values["include"])
     request = TranscriptionRequest(
         task=endpoint.task,
@@ -64,9 +63,10 @@ def read_call(form: FormData, endpoint: Endpoint, catalog: Catalog, limits: Uplo
         keywords=values["keywords"],
         temperature=values["temperature"],
         times=format_.times(view, served.capabilities),
+        server_vad=read_chunking(form),
         options=_given_options(given, options),
     )
-    return Call(served, _file(form, limits), request, format_, view, bool(values["stream"]))
+    return Call(served, read_file(form, limits), request, format_, view, bool(values["stream"]))
 
 
 def model_options(capabilities: Capabilities) -> dict[str, Field]:
@@ -110,7 +110,12 @@ def _check_clashes(values: Mapping[str, Any], format_: ResponseFormat) -> None:
             raise UnsupportedValueError(f"{name}: no model here takes known speakers", param=name)
 
 
-def _file(form: FormData, limits: UploadLimits) -> BinaryIO:
+def read_file(form: FormData, limits: UploadLimits) -> BinaryIO:
+    """The one file of an upload.
+
+    Raises:
+        InvalidRequestError: there is none, or more; UploadTooLargeError: it is larger than the endpoint takes.
+    """
     files = [file for file in form.getlist(FILE) if isinstance(file, UploadFile)]
     if len(files) != 1:
         raise InvalidRequestError("you must provide file, exactly once", param=FILE)

@@ -85,6 +85,7 @@ def _facts(served: ServedModel) -> dict[str, Any]:
         "native_limit": asdict(served.native_limit),
         "chunk_policy": asdict(served.chunk_policy),
         "engine": served.engine_name,
+        "vad": served.detector_name,
         "device": served.model.device,
         "dtype": served.model.dtype,
     }

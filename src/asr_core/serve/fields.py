@@ -84,7 +84,11 @@ FIELDS: Mapping[str, Field] = {
             choices=("segment", "word"),
         ),
         Field("stream", "Whether to answer by events while work goes on.", "boolean"),
-        Field("chunking_strategy", "How long sound is cut: `auto` leaves it to the server.", "strategy"),
+        Field(
+            "chunking_strategy",
+            "How long sound is cut: `auto` leaves it to the server, `server_vad` cuts at pauses.",
+            "strategy",
+        ),
         Field("known_speaker_names", "No model takes known speakers yet.", repeated=True, most=4),
         Field("known_speaker_references", "No model takes known speakers yet.", repeated=True, most=4),
     )

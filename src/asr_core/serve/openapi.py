@@ -14,12 +14,14 @@ from starlette.responses import JSONResponse, Response
 from asr_core.errors import AsrError
 from asr_core.loading import ServedModel
 from asr_core.serve.call import UNSERVED, model_options
-from asr_core.serve.chunking import AUTO
+from asr_core.serve.chunking import AUTO, SETTINGS
 from asr_core.serve.endpoint import ENDPOINTS, Endpoint
 from asr_core.serve.events import MEDIA_TYPE
 from asr_core.serve.fields import Field
 from asr_core.serve.formats import COVERAGE, FORMATS
-from asr_core.serve.schemas import SCHEMAS, STRING, Schema, one_of, ref
+from asr_core.serve.plan import PATH as PLAN
+from asr_core.serve.plan import PLAN_FIELDS
+from asr_core.serve.schemas import SCHEMAS, STRING, Schema, object_of, one_of, ref
 
 PATH = "/openapi.json"
 
@@ -49,7 +51,7 @@ class OpenApi:
             {
                 "openapi": "3.1.0",
                 "info": {"title": "asr-core", "version": "v1"},
-                "paths": speech | _information(),
+                "paths": speech | _plan(models) | _information(),
                 "components": {
                     "schemas": SCHEMAS,
                     "securitySchemes": {KEY: {"type": "http", "scheme": "bearer"}},
@@ -73,26 +75,53 @@ def _speech(endpoint: Endpoint, models: Mapping[str, ServedModel]) -> Schema:
     }
 
 
+def _plan(models: Mapping[str, ServedModel]) -> dict[str, Any]:
+    form = _object(_fields(PLAN_FIELDS.values(), {"model": _names(models)}), ["model"])
+    answer = {
+        "description": "Every number that decides it, and the clips.",
+        "headers": _REQUEST_ID,
+        "content": {"application/json": {"schema": ref("Plan")}},
+    }
+    operation = {
+        "operationId": "plan",
+        "summary": "Where one recording, or so many seconds of any, would be cut; give file or duration.",
+        "requestBody": {"required": True, "content": {"multipart/form-data": {"schema": form}}},
+        "responses": {"200": answer} | _failures(sorted(set(_statuses(AsrError)))),
+    }
+    return {PLAN: {"post": operation}}
+
+
 def _form(endpoint: Endpoint, models: Mapping[str, ServedModel]) -> Schema:
-    # Without what the operator typed, which may be a path.
-    names = sorted({name for id_, served in models.items() for name in (id_, *served.card.aliases)})
-    known: dict[str, Schema] = {"model": one_of(*names), "response_format": one_of(*endpoint.formats)}
-    properties: dict[str, Schema] = {}
-    for field in endpoint.fields.values():
-        if field.name not in UNSERVED:
-            properties |= _properties(field, known.get(field.name, _value(field)))
+    known = {"model": _names(models), "response_format": one_of(*endpoint.formats)}
+    served = [field for field in endpoint.fields.values() if field.name not in UNSERVED]
+    properties = _fields(served, known)
     for name, values in _options(models.values()).items():
         properties[name] = values[0] if len(values) == 1 else {"anyOf": values}
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(REQUIRED),
-        "additionalProperties": False,
-    }
+    return _object(properties, REQUIRED)
+
+
+def _object(properties: Schema, required: Iterable[str]) -> Schema:
+    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
+
+
+def _names(models: Mapping[str, ServedModel]) -> Schema:
+    # Without what the operator typed, which may be a path.
+    return one_of(*sorted({name for id_, served in models.items() for name in (id_, *served.card.aliases)}))
+
+
+def _fields(fields: Iterable[Field], known: Mapping[str, Schema]) -> dict[str, Schema]:
+    """The keys of a form that ``fields`` are sent under, with the values that are ``known`` here."""
+    properties: dict[str, Schema] = {}
+    for field in fields:
+        properties |= _properties(field, known.get(field.name, _value(field)))
+    return properties
 
 
 def _properties(field: Field, value: Schema) -> dict[str, Schema]:
     """The keys under which ``field`` is sent."""
+    if field.type == "strategy":
+        members = {setting.name: {**_value(setting), "description": setting.summary} for setting in SETTINGS.values()}
+        return {field.name: {**value, "description": field.summary}, **members}
     if not field.repeated:
         return {field.name: {**value, "description": field.summary}}
     values = {"type": "array", "items": value, "description": field.summary}
@@ -103,7 +132,8 @@ def _value(field: Field) -> Schema:
     if field.type == "file":
         return {"type": "string", "format": "binary"}
     if field.type == "strategy":
-        return one_of(AUTO)
+        members = {name: _value(setting) for name, setting in SETTINGS.items()}
+        return {"anyOf": [one_of(AUTO), object_of({"type": members.pop("type")}, members)]}
     bounds = {"minimum": field.low, "maximum": field.high}
     schema = {"type": field.type} | {name: bound for name, bound in bounds.items() if math.isfinite(bound)}
     return schema | ({"enum": list(field.choices)} if field.choices else {})

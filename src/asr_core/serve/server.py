@@ -44,11 +44,11 @@ class ServerOptions:
     keys: Keys | None = None
 
 
-Wanted = tuple[str, str | None]
-"""A model's name or reference, and the checkpoint to read in place of its own."""
+Wanted = tuple[str, str | None, EngineOptions]
+"""A model's name or reference, the checkpoint to read in place of its own, and what runs it."""
 
 
-def run(plugins: Plugins, wanted: Sequence[Wanted], engine: EngineOptions, options: ServerOptions) -> None:
+def run(plugins: Plugins, wanted: Sequence[Wanted], options: ServerOptions) -> None:
     """Serve the ``wanted`` models until SIGTERM or SIGINT; a second signal does not wait.
 
     Raises:
@@ -57,7 +57,7 @@ def run(plugins: Plugins, wanted: Sequence[Wanted], engine: EngineOptions, optio
     with ExitStack() as stack:
         # Bound first: a taken port is found before minutes of loading, and nobody is let in before listen().
         listener = stack.enter_context(_bind(options))
-        models = _open(plugins, wanted, engine, stack)
+        models = _open(plugins, wanted, stack)
         traffic = Traffic()
         app = create_app(models, options.limits, traffic, options.keys)
         listener.listen(BACKLOG)
@@ -76,13 +76,11 @@ def _bind(options: ServerOptions) -> socket.socket:
     return listener
 
 
-def _open(
-    plugins: Plugins, wanted: Sequence[Wanted], engine: EngineOptions, stack: ExitStack
-) -> dict[str, ServedModel]:
+def _open(plugins: Plugins, wanted: Sequence[Wanted], stack: ExitStack) -> dict[str, ServedModel]:
     compute = Compute()
     stack.callback(compute.close)
     models: dict[str, ServedModel] = {}
-    for reference, checkpoint in wanted:
+    for reference, checkpoint, engine in wanted:
         served = open_model(plugins, reference, engine, compute, checkpoint)
         stack.callback(served.close)
         if models.setdefault(served.card.name, served) is not served:
