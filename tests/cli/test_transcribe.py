@@ -34,7 +34,8 @@ def test_json_is_a_line_per_file(cli: Any, say: Any) -> None:
     result = cli("transcribe", "a.wav", "b.wav", "--model", "fake", "-f", "json")
     lines = [json.loads(line) for line in result.stdout.splitlines()]
     assert [(line["file"], line["text"]) for line in lines] == [("a.wav", "one\ntwo"), ("b.wav", "x")]
-    assert lines[1]["x_asr"]["coverage"] == [{"start_sample": 0, "end_sample": 1760, "state": "decoded"}]
+    (stretch,) = lines[1]["x_asr"]["coverage"]
+    assert stretch.items() >= {"start_sample": 0, "end_sample": 1760, "state": "decoded"}.items()
 
 
 @pytest.mark.parametrize(
@@ -62,36 +63,42 @@ def test_a_directory_gets_a_file_each(cli: Any, say: Any, format_: str, suffix: 
     say("c.wav", "second")
     result = cli("transcribe", "in/a.b.wav", "c.wav", "--model", "fake", "-f", format_, "-o", "new/out")
     assert (result.exit_code, result.stdout) == (0, "")
-    assert sorted(path.name for path in Path("new/out").iterdir()) == [f"a.b.{suffix}", f"c.{suffix}"]
+    assert {path.name for path in Path("new/out").glob("[!.]*")} == {f"a.b.{suffix}", f"c.{suffix}"}
     assert "ä" in Path(f"new/out/a.b.{suffix}").read_text(encoding="utf-8")
 
 
-def test_no_result_overwrites_another(cli: Any) -> None:
+def test_no_result_overwrites_another(cli: Any, say: Any) -> None:
+    say("x/a.wav", "one")
+    say("y/a.mp3", "two")
     result = cli("transcribe", "x/a.wav", "y/a.mp3", "--model", "fake", "-o", "out")
     assert result.exit_code == 2
-    assert "2 files would be written to out/a.txt" in result.stderr
+    assert "x/a.wav and y/a.mp3 would be written to out/a.txt" in result.stderr
 
 
 def test_a_bad_file_does_not_stop_the_others(cli: Any, say: Any) -> None:
     say("a.wav", "first")
     say("z.wav", "last")
     Path("text.wav").write_text("not audio, whatever its name says")
-    result = cli("transcribe", "a.wav", "missing.wav", "text.wav", ".", "z.wav", "--model", "fake")
+    result = cli("transcribe", "a.wav", "missing.wav", "text.wav", "z.wav", "--model", "fake")
     assert result.exit_code == 1
     assert result.stdout == "==> a.wav <==\nfirst\n==> z.wav <==\nlast\n"
-    missing, text, directory, summary = result.stderr.splitlines()[1:]
+    first, last, missing, text, summary = result.stderr.splitlines()[1:]
+    assert first.startswith("a.wav: 0.4 s of audio in ")
+    assert last.startswith("z.wav: 0.3 s of audio in ")
     assert missing == "missing.wav: No such file or directory"
     assert text.startswith("text.wav: Invalid file format.")
-    assert directory == ".: Is a directory"
-    assert summary.startswith("2/5 files, ")
+    assert summary.startswith("2/4 files, 0.8 s of audio in ")
 
 
 def test_a_directory_that_cannot_be_written(cli: Any, say: Any) -> None:
     say("a.wav", "x")
     Path("taken").write_text("a file")
     result = cli("transcribe", "a.wav", "--model", "fake", "-o", "taken")
+    assert result.exit_code == 2
+    assert "Directory 'taken' is a file" in result.stderr
+    result = cli("transcribe", "a.wav", "--model", "fake", "-o", "taken/out")
     assert result.exit_code == 1
-    assert "a.wav: File exists" in result.stderr
+    assert "taken/out/.asr-core.jsonl': Not a directory" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -114,7 +121,8 @@ def test_what_no_file_could_mend_is_said_once(cli: Any, say: Any, option: str, v
     assert "Traceback" not in result.stderr
 
 
-def test_an_unknown_model_is_answered_with_near_names(cli: Any) -> None:
+def test_an_unknown_model_is_answered_with_near_names(cli: Any, say: Any) -> None:
+    say("a.wav", "x")
     result = cli("transcribe", "a.wav", "--model", "fakee")
     assert result.exit_code == 1
     assert result.stderr.startswith("error: no installed plugin knows the model 'fakee'")

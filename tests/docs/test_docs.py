@@ -95,12 +95,12 @@ def test_links_lead_somewhere(document: Path) -> None:
         assert (document.parent / target).exists(), f"{document.name} links to {target}"
 
 
-PAGES = [ROOT / "docs" / name for name in ("serve.md", "operate.md", "limits.md")]
+PAGES = [ROOT / "docs" / name for name in ("transcribe.md", "serve.md", "operate.md", "limits.md")]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
-def test_a_page_about_the_server(page: Path, tmp_path: Path) -> None:
-    """Its commands in order, against the server it starts; each prints the lines that stand below it."""
+def test_a_page_with_its_commands(page: Path, tmp_path: Path) -> None:
+    """Its commands in order, against the server it starts, if any; each prints the lines that stand below it."""
     (tmp_path / "tests").symlink_to(ROOT / "tests")
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]

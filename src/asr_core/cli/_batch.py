@@ -1,63 +1,70 @@
-"""Many files through one model, with progress for people and a summary at the end."""
+"""Many files through one model; one that fails does not stop the others."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import click
-from attrs import define, field
-from tqdm import tqdm
+from attrs import frozen
 
+from asr_core.cli._names import reason, shown
 from asr_core.cli._output import Output
+from asr_core.cli._progress import Share, open_bar
+from asr_core.cli._search import Recording
+from asr_core.cli._tally import Tally
 from asr_core.errors import AsrError
 from asr_core.types import Transcript
 
 
-@define(eq=False)
+class Transcribe(Protocol):
+    """Transcribes a file, and tells ``progress`` meanwhile how many of how many seconds are done."""
+
+    def __call__(self, file: str, /, *, progress: Callable[[float, float], None]) -> Transcript: ...
+
+
+@frozen(eq=False)
 class Batch:
-    """Runs ``transcribe`` over files and counts: ``heard_s`` seconds of audio in ``spent_s`` seconds."""
+    """Runs ``transcribe`` over files and counts in ``tally``; coverage is in samples at ``rate``."""
 
-    transcribe: Callable[[str], Transcript]
+    transcribe: Transcribe
+    rate: int
     output: Output
-    done: int = 0
-    failed: int = 0
-    heard_s: float = 0.0
-    _began: float = field(factory=time.monotonic)
+    tally: Tally
 
-    def run(self, files: Sequence[str]) -> None:
-        """Write each result as soon as it is there.
+    def run(self, recordings: Sequence[Recording]) -> None:
+        """Write each result as soon as it is there; what is said to be wrong is that file's, whatever it names.
 
-        Raises:
-            AsrError: the request is at fault, so that every further file would fail alike.
+        An aligner may not know the language of one file, nor a prompt leave room for the sound of another.
         """
-        with tqdm(files, unit="file", file=sys.stderr, disable=not sys.stderr.isatty()) as progress:
-            for file in progress:
-                self._one(file, progress)
-        self._summarize()
+        with open_bar(recordings) as bar:
+            for number, recording in enumerate(recordings, 1):
+                bar.set_description_str(f"file {number} of {len(recordings)}")
+                share = Share(bar, recording.size)
+                self._one(recording, share)
+                share.tell(1.0, 1.0)
 
-    def _one(self, file: str, progress: tqdm[str]) -> None:
+    def _one(self, recording: Recording, share: Share) -> None:
+        began = time.monotonic()
         try:
-            transcript = self.transcribe(file)
-            with progress.external_write_mode(sys.stdout):
-                self.output.write(file, transcript)
-            self.done += 1
-            self.heard_s += transcript.duration
+            write = self.output.begin(recording)
+            transcript = self.transcribe(recording.path, progress=share.tell)
+            with share.bar.external_write_mode(sys.stdout):
+                write(transcript)
         except AsrError as error:
-            if error.param not in (None, "file"):
-                raise
-            self._fail(file, error.message, progress)
+            self._fail(recording, error.message)
         except OSError as error:
-            self._fail(file, error.strerror or str(error), progress)
+            self._fail(recording, reason(error))
+        else:
+            self._finish(recording, transcript, time.monotonic() - began, share.bar)
 
-    def _fail(self, file: str, reason: str, progress: tqdm[str]) -> None:
-        self.failed += 1
-        with progress.external_write_mode(sys.stderr):
-            click.echo(f"{file}: {reason}", err=True)
+    def _fail(self, recording: Recording, why: str) -> None:
+        self.tally.failures.append(f"{shown(recording.path)}: {why}")
 
-    def _summarize(self) -> None:
-        spent = time.monotonic() - self._began
-        factor = f", real-time factor {spent / self.heard_s:.3f}" if self.heard_s else ""
-        counts = f"{self.done}/{self.done + self.failed} files"
-        click.echo(f"{counts}, {self.heard_s:.1f} s of audio in {spent:.1f} s{factor}", err=True)
+    def _finish(self, recording: Recording, transcript: Transcript, spent: float, bar: Any) -> None:
+        self.tally.add(recording.path, transcript, self.rate, spent)
+        if bar.disable and self.tally.wanted > 1:
+            line = f"{shown(recording.path)}: {transcript.duration:.1f} s of audio in {spent:.1f} s"
+            click.echo(line, err=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,19 +10,31 @@ import click
 
 from asr_core.cli._batch import Batch
 from asr_core.cli._options import Discovery, engine_options
-from asr_core.cli._output import Output, check_output
+from asr_core.cli._output import check_output, open_output
+from asr_core.cli._search import Search
+from asr_core.cli._settings import settings
+from asr_core.cli._tally import Tally
 from asr_core.formats import FORMATS, TIMED
 
 if TYPE_CHECKING:
     from asr_core.loading import EngineOptions
 
+INTERRUPTED = 130
+"""What shells expect of a program that Ctrl-C ended."""
+
 
 @click.command()
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.option("--model", required=True, metavar="MODEL", help="A name from `asr-core models`, a directory or a hub id.")
 @click.option("--checkpoint", metavar="REF", help="A directory or hub id to read in place of what MODEL stands for.")
 @click.option("-f", "--format", "format_", default="text", show_default=True, type=click.Choice(list(FORMATS)))
-@click.option("-o", "--output", metavar="DIR", type=click.Path(path_type=Path), help="Write a file per FILE there.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write a file per recording there, and leave out what an earlier run has finished.",
+)
 @click.option("--language", metavar="CODE", help="What is spoken; left out, the model finds out if it can.")
 @click.option("--task", default="transcribe", show_default=True, type=click.Choice(["transcribe", "translate"]))
 @click.option("--prompt", metavar="TEXT", help="What it means is up to the model.")
@@ -31,7 +44,7 @@ if TYPE_CHECKING:
 def transcribe(
     ctx: click.Context,
     /,
-    files: tuple[str, ...],
+    paths: tuple[str, ...],
     model: str,
     checkpoint: str | None,
     format_: str,
@@ -39,18 +52,32 @@ def transcribe(
     engine: EngineOptions,
     **fields: Any,
 ) -> None:
-    """Transcribe FILEs in order; one that fails does not stop the others."""
+    """Transcribe each PATH in order: a file, or a directory with all that is audio in it.
+
+    One that fails does not stop the others.
+    """
     if engine.aligner is not None and format_ != "json":
         raise click.UsageError("--aligner times words, and only -f json has a place for them")
+    search = Search.through(paths, output)
+    check_output(format_, output, paths, search.recordings)
     discovery: Discovery = ctx.obj
-    writer = Output(format_, output, several=len(files) > 1)
-    check_output(writer, files)
-    from asr_core.api import Transcriber
+    plugins = discovery.plugins()
+    made_with = settings(plugins, model, checkpoint, engine, format=format_, **fields) if output else {}
+    times = ("segment",) if format_ in TIMED else ("word",) if engine.aligner else ()
+    tally, status = Tally(search.failures, len(search.others)), 0
+    try:
+        with open_output(format_, output, len(paths) > 1, made_with) as writer:
+            if wanted := tally.outstanding(writer, search.recordings):
+                from asr_core.api import Transcriber
 
-    with Transcriber(discovery.plugins(), model, engine, checkpoint) as transcriber:
-        click.echo(transcriber.served.placement, err=True)
-        times = ("segment",) if format_ in TIMED else ("word",) if engine.aligner else ()
-        batch = Batch(lambda file: transcriber.transcribe(file, times=times, **fields), writer)
-        batch.run(files)
-    if batch.failed:
-        ctx.exit(1)
+                with Transcriber(plugins, model, engine, checkpoint) as transcriber:
+                    transcriber.check(times=times, **fields)
+                    click.echo(transcriber.served.placement, err=True)
+                    rate = transcriber.served.native_limit.sample_rate
+                    call = partial(transcriber.transcribe, times=times, **fields)
+                    Batch(call, rate, writer, tally).run(wanted)
+    except KeyboardInterrupt:
+        status = INTERRUPTED
+    for line in tally.lines():
+        click.echo(line, err=True)
+    ctx.exit(status or int(bool(tally.failures)))
