@@ -47,6 +47,13 @@ def base() -> Iterator[Transcriber]:
         yield transcriber
 
 
+@pytest.fixture
+def windows() -> Iterator[Transcriber]:
+    """In whole windows, as OpenAI's package hears."""
+    with load("whisper-base", device="cpu", dtype="float32", chunk={"target_s": 30.0}) as transcriber:
+        yield transcriber
+
+
 @pytest.fixture(scope="session")
 def frontend(base: Transcriber) -> Frontend:
     frontend: Frontend = base.served.model.frontend

@@ -184,6 +184,7 @@ def test_segments_have_the_times_and_tokens_between_their_marks(frontend: Fronte
             Segment(2500, 4000, "world", tokens=(at(2500), *WORLD, at(4000)), logprobs=(-0.5,) * 3),
         ),
         languages=(),
+        marked=((True, True), (True, True)),
     )
 
 

@@ -288,6 +288,28 @@ def test_english_only_models_take_a_prompt_too(english: Frontend) -> None:
     assert prompt(english, prompt="Hello there") == expected
 
 
+def after(frontend: Frontend, heard: str, **request: object) -> list[int]:
+    (tokens,) = prepared(frontend, ClipContext(previous_text=heard), language="en", **request).prompt
+    assert isinstance(tokens, tuple)
+    return list(tokens)
+
+
+def test_the_clip_before_is_text_before_too_and_nearer(frontend: Frontend) -> None:
+    expected = openai_prompt(language="en", prompt="Names: Ann, Bob. Ann went to the town.", without_timestamps=True)
+    assert after(frontend, "Ann went to the town.", prompt="Names: Ann, Bob.") == expected
+    alone = openai_prompt(language="en", prompt="Ann went to the town.", without_timestamps=True)
+    assert after(frontend, " Ann went to the town. ") == alone
+
+
+def test_a_long_clip_before_leaves_the_prompt_no_room(frontend: Frontend) -> None:
+    text = " ".join(["and", "cat", "sat", "down"] * 60)  # a token each
+    assert after(frontend, text, prompt="Names") == after(frontend, text)
+
+
+def test_what_the_model_spelled_like_a_special_token_is_left_out(frontend: Frontend) -> None:
+    assert after(frontend, "one<|en|> two") == after(frontend, "one two")
+
+
 def specials(tokenizer: Tokenizer) -> list[str]:
     return [token.content for token in tokenizer.get_added_tokens_decoder().values()]
 

@@ -49,11 +49,11 @@ def test_words_and_times_are_openais(
 
 @pytest.mark.parametrize("seconds", [28.0, 30.0])
 def test_the_tail_after_an_early_last_time_is_heard(
-    base: Transcriber, openai_base: Whisper, reading: Samples, normalise: Callable[[str], str], seconds: float
+    windows: Transcriber, openai_base: Whisper, reading: Samples, normalise: Callable[[str], str], seconds: float
 ) -> None:
     """Cut off in mid-sentence, the model closes its last segment before the end; the rest must not be lost."""
     cut = np.concatenate([reading, reading])[: round(16_000 * seconds)]
-    transcript = base.transcribe(cut, times=["segment"])
+    transcript = windows.transcribe(cut, times=["segment"])
     assert [stretch.state for stretch in transcript.coverage] == ["decoded", "decoded"]
     first, second = transcript.coverage
     assert (first.start_sample, first.end_sample, second.end_sample) == (0, second.start_sample, len(cut))

@@ -192,8 +192,9 @@ def test_all_of_the_clip_was_heard(frontend: Frontend, tokens: tuple[int, ...]) 
     assert consumed(frontend, *tokens) is None
 
 
-def test_one_step_before_the_clips_end_is_before_it(frontend: Frontend) -> None:
-    assert consumed(frontend, at(0), *HELLO, at(SECONDS - 0.02), at(SECONDS - 0.02)) == SECONDS * 16_000 - 320
+def test_half_a_second_is_heard_again_and_less_is_too_short_to_be_heard_alone(frontend: Frontend) -> None:
+    assert consumed(frontend, at(0), *HELLO, at(SECONDS - 0.5), at(SECONDS - 0.5)) == SECONDS * 16_000 - 8_000
+    assert consumed(frontend, at(0), *HELLO, at(SECONDS - 0.48), at(SECONDS - 0.48)) is None
 
 
 def test_the_pair_counts_where_the_budget_ran_out_too(frontend: Frontend) -> None:

@@ -111,10 +111,10 @@ def test_words_are_the_text_inside_the_clip(base: Transcriber, path: Path) -> No
     check(transcript, spaces=transcript.language not in WITHOUT_SPACES and path.stem not in COUNTED)
 
 
-def test_words_of_a_clip_that_is_resumed(base: Transcriber, reading: Samples) -> None:
+def test_words_of_a_clip_that_is_resumed(windows: Transcriber, reading: Samples) -> None:
     """Cut off in mid-sentence: the second clip's words follow the first one's, on the clock of the whole audio."""
     cut = np.concatenate([reading, reading])[: 28 * 16_000]
-    transcript = base.transcribe(cut, times=["segment", "word"])
+    transcript = windows.transcribe(cut, times=["segment", "word"])
     assert len(transcript.coverage) == 2
     check(transcript)
     seam = transcript.coverage[0].end_sample / 16

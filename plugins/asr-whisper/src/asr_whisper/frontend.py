@@ -35,6 +35,9 @@ BEGIN = "begin"
 TEMPERATURES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 """The fallback ladder of the original implementation."""
 
+FIRST = ClipContext()
+"""Before anything was heard."""
+
 
 @frozen(eq=False)
 class Frontend:
@@ -70,7 +73,7 @@ def prepare_clip(frontend: Frontend, clip: Clip, request: TranscriptionRequest, 
     language = _language(frontend, request, context)
     span = AudioSpan(0, clip.end_sample - clip.start_sample, tokens=frontend.config.dims.audio_context)
     timed = "segment" in request.times
-    prompt = (*previous_text(frontend, request), *_task(frontend, request, language, timed))
+    prompt = (*previous_text(frontend, request, context), *_task(frontend, request, language, timed))
     return PreparedClip(
         spans=(span,),
         prompt=(prompt,),
@@ -130,19 +133,24 @@ def _task(frontend: Frontend, request: TranscriptionRequest, language: str | Non
     return ids if timed else [*ids, special.no_timestamps]
 
 
-def previous_text(frontend: Frontend, request: TranscriptionRequest) -> list[int]:
-    """The caller's prompt as text that came before; its end is nearest to the audio, so its end is kept.
+def previous_text(frontend: Frontend, request: TranscriptionRequest, context: ClipContext = FIRST) -> list[int]:
+    """The caller's prompt and then the clip before, as text that came before; the end is nearest to the audio and kept.
 
     Raises:
-        InvalidRequestError: it holds a special token.
+        InvalidRequestError: the prompt holds a special token.
     """
-    if not request.prompt or not request.prompt.strip():
-        return []
-    ids = frontend.tokenizer.encode(" " + request.prompt.strip(), add_special_tokens=False).ids
+    ids = _encode(frontend, request.prompt or "")
     if any(token >= frontend.special.eot for token in ids):
         raise InvalidRequestError("prompt contains a special token of the model", param="prompt", layer="frontend")
+    # What the model itself spelled like one was none.
+    ids += [token for token in _encode(frontend, context.previous_text) if token < frontend.special.eot]
     room = frontend.config.dims.text_context // 2 - 1
-    return [frontend.special.previous, *ids[-room:]]
+    return [frontend.special.previous, *ids[-room:]] if ids else []
+
+
+def _encode(frontend: Frontend, text: str) -> list[int]:
+    ids: list[int] = frontend.tokenizer.encode(" " + text.strip(), add_special_tokens=False).ids if text.strip() else []
+    return ids
 
 
 def _rules(frontend: Frontend, timed: bool) -> tuple[Rule, ...]:

@@ -63,9 +63,18 @@ def native_limit(config: WhisperConfig) -> NativeLimit:
     )
 
 
+TARGET_S = 25.0
+"""Of 11 minutes read with pauses the base model gets 3.0 % wrong in whole windows, 2.7 % in clips of at most 25 s and
+2.4 % in 20 s; read without a pause to cut at, 2.8 % in 25 s and 3.7 % in 20 s, with a search of 10 s 3.2 %."""
+
+SEARCH_S = 5.0
+"""Readers pause about every five seconds."""
+
+
 def chunk_policy(config: WhisperConfig) -> ChunkPolicy:
-    """Full windows: the encoder costs the same for a short clip as for 30 s."""
-    return ChunkPolicy(target_s=native_limit(config).seconds)
+    """Less than the window; no text is carried over, as one clip that goes wrong would take the next along."""
+    window_s = config.dims.audio_context * FRAMES_PER_POSITION * HOP / SAMPLE_RATE
+    return ChunkPolicy(target_s=min(TARGET_S, window_s), search_s=SEARCH_S)
 
 
 def encoder_policy() -> EncoderPolicy:

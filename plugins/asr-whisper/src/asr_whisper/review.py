@@ -7,11 +7,15 @@ import zlib
 
 from asr_core.types import Accept, ClipContext, ClipOutput, NoSpeech, PreparedClip, Retry, TranscriptionRequest, Verdict
 from asr_whisper.frontend import BEGIN, Frontend, temperatures
-from asr_whisper.policy import FRAMES_PER_POSITION, HOP
+from asr_whisper.policy import FRAMES_PER_POSITION, HOP, SAMPLE_RATE
 
 MIN_MEAN_LOGPROB = -1.0
 MAX_COMPRESSION_RATIO = 2.4
 MAX_NO_SPEECH = 0.6
+
+LEAST_REST_S = 0.5
+"""A shorter rest is the pause that the clip was cut in, or a syllable. The original hears it with what follows; heard
+alone, the base model made 40 words of one of 0.47 s, while it got all of 0.82 s and more right."""
 
 
 def review_output(
@@ -43,11 +47,13 @@ def compression_ratio(text: str) -> float:
 def consumed(frontend: Frontend, output: ClipOutput, prepared: PreparedClip) -> int | None:
     """Samples up to the end of the last segment when another was opened after it and not filled.
 
-    What that one was opened for is still to be heard, and so is what lies between the two marks, as in the original.
+    What that one was opened for is still to be heard, and so is what lies between the two marks, as in the original,
+    if it is long enough to be heard alone.
     """
     begin = frontend.special.timestamp_begin
     tokens = [token for token in output.tokens if token not in prepared.stop]
     if len(tokens) < 2 or min(tokens[-2:]) < begin:
         return None
     samples = (tokens[-2] - begin) * FRAMES_PER_POSITION * HOP
-    return samples if 0 < samples < prepared.spans[0].end_sample else None
+    rest = prepared.spans[0].end_sample - samples
+    return samples if samples > 0 and rest >= LEAST_REST_S * SAMPLE_RATE else None
