@@ -86,6 +86,14 @@ def soak(session: nox.Session) -> None:
 
 
 @nox.session
+def quality(session: nox.Session) -> None:
+    """Errors, time and coverage of long audio beside faster-whisper; arguments go to benchmarks/quality."""
+    install_tests(session, Path("plugins/asr-whisper"))
+    session.install(*CONSTRAINTS, "--requirement", "requirements/quality.txt")
+    session.run("python", "-m", "benchmarks.quality", *session.posargs)
+
+
+@nox.session
 def fuzz(session: nox.Session) -> None:
     """Thousands of requests that nobody should make, others each time; arguments go to pytest.
 

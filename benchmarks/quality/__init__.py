@@ -1,0 +1,1 @@
+"""How good transcripts of long audio are, and what they cost."""
