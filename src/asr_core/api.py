@@ -77,7 +77,7 @@ class Transcriber:
         return self._served
 
     def check(self, **fields: Any) -> None:
-        """Refuse what :meth:`transcribe` would refuse of every audio; ``fields`` are its own, from ``task`` on.
+        """Refuse what :meth:`transcribe` would refuse of every audio; ``fields`` are those of TranscriptionRequest.
 
         Raises:
             InvalidRequestError: the request cannot be served; the message says why.
@@ -109,7 +109,10 @@ class Transcriber:
         Raises:
             InvalidRequestError: the request or the audio cannot be served; the message says why.
         """
-        request = _request(task, language, languages, prompt, keywords, temperature, times, **options)
+        request = _request(
+            languages, keywords, times, task=task, language=language, prompt=prompt, temperature=temperature,
+            options=options,
+        )  # fmt: skip
         if hasattr(source, "dtype"):
             read: ReadAudio = partial(_from_array, source, rate)
         else:
@@ -135,25 +138,9 @@ class Transcriber:
 
 
 def _request(
-    task: Task = "transcribe",
-    language: str | None = None,
-    languages: Iterable[str] = (),
-    prompt: str | None = None,
-    keywords: Iterable[str] = (),
-    temperature: float | None = None,
-    times: Iterable[str] = (),
-    **options: Any,
+    languages: Iterable[str] = (), keywords: Iterable[str] = (), times: Iterable[str] = (), **fields: Any
 ) -> TranscriptionRequest:
-    return TranscriptionRequest(
-        task=task,
-        language=language,
-        languages=tuple(languages),
-        prompt=prompt,
-        keywords=tuple(keywords),
-        temperature=temperature,
-        times=frozenset(times),
-        options=options,
-    )
+    return TranscriptionRequest(languages=tuple(languages), keywords=tuple(keywords), times=frozenset(times), **fields)
 
 
 async def _from_array(samples: Any, source_rate: int | None, rate: int) -> Waveform:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, get_args
 
-from asr_core.types import Guard, Segment, Stretch, Transcript, Word
+from asr_core.types import Guard, Segment, Stretch, StretchState, Transcript, Word
 
 
 def to_text(transcript: Transcript) -> str:
@@ -44,9 +44,6 @@ FORMATS: Mapping[str, Callable[[Transcript], str]] = {
 }
 """Writers by the name a person types."""
 
-STATES = ("decoded", "redecoded", "silent", "lost")
-"""What can become of audio."""
-
 TIMED = frozenset({"srt", "vtt"})
 """Formats that need segment times."""
 
@@ -61,7 +58,7 @@ def stamp(milliseconds: int, separator: str) -> str:
 
 def covered(transcript: Transcript) -> dict[str, float]:
     """Seconds of the audio by what became of them; lost ones are speech without text, as holes have no length."""
-    seconds = dict.fromkeys(STATES, 0.0)
+    seconds = dict.fromkeys(get_args(StretchState), 0.0)
     for part in provenance(transcript)["coverage"]:
         seconds[part["state"]] += part["end"] - part["start"]
     return seconds

@@ -194,8 +194,7 @@ class Ledger:
 
     def _is_unheard(self, segment: Segment) -> bool:
         """Whether nothing sounds where it is said to be, for longer than models err."""
-        samples = self.clip.samples[self._sample(segment.start_ms) : self._sample(segment.end_ms)]
-        return segment.end_ms - segment.start_ms >= UNHEARD_MS and is_silent(samples, self._floor)
+        return segment.end_ms - segment.start_ms >= UNHEARD_MS and is_silent(self._samples(segment), self._floor)
 
     def _segments(self, folded: Folded, consumed: int | None) -> tuple[Segment, ...]:
         """The segments, ending where the model stopped listening: what lies behind is heard again."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from types import NoneType
-from typing import Any, get_args, get_type_hints
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from attrs import Factory, evolve, fields, frozen
 
@@ -17,7 +18,7 @@ from asr_core.longform import Splitting
 from asr_core.model_hooks import ModelHooks
 from asr_core.plugins import Plugins
 from asr_core.runtime.encoder import EncoderService
-from asr_core.services import Aligner, AlignerCard, DetectorCard, VoiceDetector
+from asr_core.services import Aligner, DetectorCard, VoiceDetector
 from asr_core.types import (
     Capabilities,
     CheckpointModel,
@@ -29,6 +30,8 @@ from asr_core.types import (
     NativeLimit,
     TranscriptionRequest,
 )
+
+T = TypeVar("T")
 
 DTYPES = ("float32", "bfloat16", "float16")
 
@@ -153,8 +156,13 @@ def open_model(
     parts = frozenset({"encoder"}) if engine_card is None else engine_card.parts
     weights = hooks.load_weights(ready, parts, device, dtype)
     model = LoadedModel(card, checkpoint, ready.frontend, weights, device, dtype)
-    aligner = None if aligner_card is None else _aligner(aligner_card, device, dtype)
-    engine = None if engine_card is None else _engine(engine_card, model, compute)
+    aligner: Aligner | None = None
+    if aligner_card is not None:
+        create_aligner = partial(aligner_card.create, device, dtype)
+        aligner = _started(f"aligner {aligner_card.name!r}", create_aligner, PluginError)
+    engine: Engine | None = None
+    if engine_card is not None:
+        engine = _started(f"engine {engine_card.name!r}", partial(engine_card.create, model, compute), EngineError)
     engine_name = None if engine_card is None else engine_card.name
     encoder = EncoderService(hooks, model, encoder_policy, compute, generates=capabilities.generates)
     return ServedModel(
@@ -175,36 +183,22 @@ def open_model(
     )
 
 
-def _engine(card: EngineCard, model: LoadedModel, compute: Compute) -> Engine:
-    try:
-        return card.create(model, compute)
-    except AsrError:
-        raise
-    except Exception as error:
-        raise EngineError(f"engine {card.name!r} cannot start: {type(error).__name__}: {error}") from error
-
-
-def _aligner(card: AlignerCard, device: str, dtype: str) -> Aligner:
-    try:
-        return card.create(device, dtype)
-    except AsrError:
-        raise
-    except Exception as error:
-        raise PluginError(f"aligner {card.name!r} cannot start: {type(error).__name__}: {error}") from error
-
-
 def open_detector(card: DetectorCard) -> VoiceDetector:
     """What ``card`` stands for, ready.
 
     Raises:
         PluginError: it cannot start.
     """
+    return _started(f"detector {card.name!r}", card.create, PluginError)
+
+
+def _started(what: str, create: Callable[[], T], failure: type[AsrError]) -> T:
     try:
-        return card.create()
+        return create()
     except AsrError:
         raise
     except Exception as error:
-        raise PluginError(f"detector {card.name!r} cannot start: {type(error).__name__}: {error}") from error
+        raise failure(f"{what} cannot start: {type(error).__name__}: {error}") from error
 
 
 _KINDS = {float: "a finite number", int: "a whole number", bool: "true or false", NoneType: "none"}

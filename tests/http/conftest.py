@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from asr_core.testing import tones
@@ -124,19 +125,20 @@ ECHO = '''
 '''
 
 
-def wav(text: str) -> bytes:
-    """``text`` in tones, as a file."""
+def wav(*parts: str | npt.NDArray[np.float32]) -> bytes:
+    """Texts in tones and samples as they are, one after another in a file."""
+    sound = np.concatenate([tones.speak(part) if isinstance(part, str) else part for part in parts])
     file = io.BytesIO()
     with wave.open(file, "wb") as output:
         output.setnchannels(1)
         output.setsampwidth(2)
         output.setframerate(tones.RATE)
-        output.writeframes((tones.speak(text) * 32767).astype(np.int16).tobytes())
+        output.writeframes((sound * 32767).astype(np.int16).tobytes())
     return file.getvalue()
 
 
 @pytest.fixture(scope="session", name="wav")
-def wav_fixture() -> Callable[[str], bytes]:
+def wav_fixture() -> Callable[..., bytes]:
     return wav
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import json
-import wave
 from typing import Any
 
 import numpy as np
@@ -20,25 +18,15 @@ WORDS = "abcdefghijklmnopqrst"
 """1.63 s: 30 ms of silence, then 50 ms of tone and 30 of silence for each."""
 
 
-def file(*sounds: npt.NDArray[np.float32]) -> bytes:
-    written = io.BytesIO()
-    with wave.open(written, "wb") as output:
-        output.setnchannels(1)
-        output.setsampwidth(2)
-        output.setframerate(tones.RATE)
-        output.writeframes((np.concatenate(sounds) * 32767).astype(np.int16).tobytes())
-    return written.getvalue()
-
-
 def silence(seconds: float) -> npt.NDArray[np.float32]:
     return np.zeros(round(seconds * tones.RATE), np.float32)
 
 
 @pytest.fixture(scope="module")
-def thrice() -> bytes:
+def thrice(wav: Any) -> bytes:
     """Words, silent from 1.60 to 2.60, words, silent from 4.17 to 4.57, words until 6.14."""
-    said = tones.speak(WORDS)
-    return file(said, silence(0.94), said, silence(0.34), said)
+    sound: bytes = wav(WORDS, silence(0.94), WORDS, silence(0.34), WORDS)
+    return sound
 
 
 def ask(server: Server, *parts: tuple[str, Any], file: bytes) -> Any:
@@ -89,10 +77,10 @@ def test_so_much_is_kept_before_speech(server: Server, thrice: bytes) -> None:
     assert ends == {0: 2.6, 100: 2.5, 500: 2.1}
 
 
-def test_how_sure_of_speech_to_be(server: Server) -> None:
+def test_how_sure_of_speech_to_be(server: Server, wav: Any) -> None:
     """Tones 26 dB softer than the others are speech to who is not so sure of it."""
     said = tones.speak(WORDS)
-    softly = file(said, said * np.float32(0.05), said)
+    softly = wav(said, said * np.float32(0.05), said)
     assert len(skipped(server, softly, threshold=0.9, silence_duration_ms=900)) == 1
     assert skipped(server, softly, threshold=0.3, silence_duration_ms=900) == []
 

@@ -14,24 +14,12 @@ from starlette.types import Message
 from asr_core.errors import ModelNotFoundError
 from asr_core.serve import create_app
 from asr_core.serve.catalog import Catalog
+from asr_core.testing.http_contract import error_of
 from asr_core.types import ServerLimits
 
 MIB = 1024 * 1024
 LIMIT = 26_214_400
 FORM = "multipart/form-data; boundary=b"
-
-
-def error_of(answer: Any, status: int) -> dict[str, Any]:
-    """The error object, checked for what all of them share."""
-    assert answer.status_code == status, answer.text
-    assert answer.headers["content-type"] == "application/json"
-    assert answer.headers["x-request-id"]
-    assert list(answer.json()) == ["error"]
-    error: dict[str, Any] = answer.json()["error"]
-    assert list(error) == ["message", "type", "param", "code", "x_asr"]
-    assert error["type"] == ("server_error" if status >= 500 else "invalid_request_error")
-    assert "Traceback" not in error["message"]
-    return error
 
 
 @pytest.mark.parametrize(

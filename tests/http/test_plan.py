@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import io
-import wave
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from jsonschema import Draft202012Validator
 
@@ -26,16 +23,6 @@ def narrow(start: Any) -> Server:
     chunk = ("--chunk", "target_s=10", "--chunk", "fake:min_tail_s=4", "--vad", "energy")
     limits = ("--max-seconds", "30", "--min-seconds", "0.5", "--max-bytes", "1000000")
     return start("--model", "fake", *chunk, *limits)
-
-
-def file_of(*sounds: npt.NDArray[np.float32]) -> bytes:
-    written = io.BytesIO()
-    with wave.open(written, "wb") as output:
-        output.setnchannels(1)
-        output.setsampwidth(2)
-        output.setframerate(tones.RATE)
-        output.writeframes((np.concatenate(sounds) * 32767).astype(np.int16).tobytes())
-    return written.getvalue()
 
 
 def ask(server: Server, *parts: tuple[str, Any], model: str = "fake") -> Any:
@@ -111,7 +98,7 @@ def test_a_plan_is_what_becomes_of_the_upload(server: Server, wav: Any) -> None:
 
 
 def test_nothing_is_generated(server: Server, wav: Any) -> None:
-    before = server.engine("fake")
+    before = server.wait_for_engine("fake", running=0)
     ask(server, ("file", wav("abc")))
     assert server.engine("fake") == before
 
@@ -171,9 +158,9 @@ def test_it_is_described(server: Server, wav: Any) -> None:
         Draft202012Validator({**schema, "components": document["components"]}).validate(answer)
 
 
-def test_silence_is_skipped_and_said_to_be(server: Server) -> None:
-    said, silence = tones.speak("x" * 25), np.zeros(8 * tones.RATE, np.float32)
-    answer = ask(server, ("file", file_of(said, silence, said)))
+def test_silence_is_skipped_and_said_to_be(server: Server, wav: Any) -> None:
+    said, silence = "x" * 25, np.zeros(8 * tones.RATE, np.float32)
+    answer = ask(server, ("file", wav(said, silence, said)))
     # Sound ends at 2.00 and begins again at 10.06; 0.3 s of silence is left beside either.
     assert clips(answer) == [(0, 2.3, "silence"), (2.3, 9.76, "silence"), (9.76, 12.06, "end")]
     assert [clip["decoded"] for clip in body_of(answer)["clips"]] == [True, False, True]

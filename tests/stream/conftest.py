@@ -30,7 +30,7 @@ Script = Sequence[Sequence[Sequence[int]]]
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Transcriber]]:
     """Open a scripted model by name, once; installed for this module's tests only."""
     site = tmp_path_factory.mktemp("scripted")
-    modules = {f"asr_{name}": (PLUGINS / f"{name}.py").read_text() for name in ("scripted", "reviewed")}
+    modules = {f"asr_{name}": (PLUGINS / f"{name}.py").read_text() for name in ("scripted", "reviewed", "guarded")}
     for module, source in modules.items():
         write_distribution(site, module.replace("_", "-"), {module: source}, {module: module})
     models: dict[str, Transcriber] = {}

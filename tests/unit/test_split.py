@@ -214,10 +214,12 @@ def test_all_that_a_chosen_detector_takes_for_no_speech_may_be_everything() -> N
 
 @pytest.mark.parametrize("count", [0, 3, 52])
 def test_a_detector_that_lost_count_is_told(count: int) -> None:
-    detector = Told()
-    detector.scores = lambda samples, rate: np.ones(count, np.float32)  # type: ignore[method-assign]
+    class Miscounting(Told):
+        def scores(self, samples: Samples, rate: int) -> npt.NDArray[np.float32]:
+            return np.ones(count, np.float32)
+
     with pytest.raises(PluginError, match=f"the detector of speech gave {count} scores for 50 frames"):
-        split(sound((1, LOUD)), splitting(detector=detector, trusted=True))
+        split(sound((1, LOUD)), splitting(detector=Miscounting(), trusted=True))
 
 
 # What a caller asks for

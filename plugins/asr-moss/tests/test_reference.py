@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import torch
 
-from asr_core import account, audio
+from asr_core import audio
 from asr_core.api import Transcriber
-from asr_core.runtime import loops
+from asr_core.testing.guards import without_guards
 from asr_core.types import Samples, Tokens, TranscriptionRequest
 from asr_moss.frontend import extract_features, prepare_clip
 
@@ -52,11 +52,10 @@ def expected(clips: dict[str, Samples], processor: Any, reference: Any) -> dict[
 
 
 @pytest.fixture(autouse=True)
-def _unguarded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All that the model says is compared: with random weights loops, of which the core would keep one round."""
-    monkeypatch.setattr(loops, "REPEATS", 10**6)
-    monkeypatch.setattr(account, "GAP_MS", 10**6)
-    monkeypatch.setattr(account, "RATED_MS", 10**6)
+def _unguarded() -> Iterator[None]:
+    """All that the model says is compared, also where the core would keep one round of a loop."""
+    with without_guards():
+        yield
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from transformers import Qwen3ASRForConditionalGeneration, Qwen3ASRProcessor
 
-from asr_core import account, audio
+from asr_core import audio
 from asr_core.api import Transcriber, load
-from asr_core.runtime import loops
+from asr_core.testing.guards import without_guards
 from asr_core.types import AudioSlice, ClipContext, PreparedClip, Samples, TranscriptionRequest
 from asr_qwen3.frontend import Frontend, extract_features, prepare_clip
 from asr_qwen3.languages import CODES
@@ -30,11 +30,10 @@ PROMPTS = (None, "", "Dashwood, Norland", " die schnellen Füchse\n\n语音转�
 
 
 @pytest.fixture(autouse=True)
-def _unguarded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All that the model says is compared: with random weights loops, of which the core would keep one round."""
-    monkeypatch.setattr(loops, "REPEATS", 10**6)
-    monkeypatch.setattr(account, "GAP_MS", 10**6)
-    monkeypatch.setattr(account, "RATED_MS", 10**6)
+def _unguarded() -> Iterator[None]:
+    """All that the model says is compared, also where the core would keep one round of a loop."""
+    with without_guards():
+        yield
 
 
 def prepare(frontend: Frontend, samples: Samples, **request: Any) -> PreparedClip:

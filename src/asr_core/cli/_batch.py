@@ -27,10 +27,9 @@ class Transcribe(Protocol):
 
 @frozen(eq=False)
 class Batch:
-    """Runs ``transcribe`` over files and counts in ``tally``; coverage is in samples at ``rate``."""
+    """Runs ``transcribe`` over files and counts in ``tally``."""
 
     transcribe: Transcribe
-    rate: int
     output: Output
     tally: Tally
 
@@ -64,7 +63,7 @@ class Batch:
         self.tally.failures.append(f"{shown(recording.path)}: {why}")
 
     def _finish(self, recording: Recording, transcript: Transcript, spent: float, bar: Any) -> None:
-        self.tally.add(recording.path, transcript, self.rate, spent)
+        self.tally.add(recording.path, transcript, spent)
         if bar.disable and self.tally.wanted > 1:
             line = f"{shown(recording.path)}: {transcript.duration:.1f} s of audio in {spent:.1f} s"
             click.echo(line, err=True)

@@ -6,7 +6,7 @@ import json
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -100,7 +100,7 @@ def open_output(format_: str, directory: Path | None, several: bool, made_with: 
     if directory is None:
         yield Terminal(format_, several)
         return
-    with Ledger(directory, made_with) as ledger:
+    with closing(Ledger(directory, made_with)) as ledger:
         yield Folder(format_, directory, ledger)
 
 

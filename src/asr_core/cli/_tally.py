@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from attrs import Factory, define
 
 from asr_core.cli._names import shown
 from asr_core.cli._output import Output
 from asr_core.cli._search import Recording
-from asr_core.formats import stamp
-from asr_core.types import Stretch, Transcript
+from asr_core.formats import covered, provenance, stamp
+from asr_core.types import Transcript
 
 
 @define(eq=False)
@@ -43,16 +44,15 @@ class Tally:
         self.wanted = len(lacking) + len(self.failures)
         return lacking
 
-    def add(self, path: str, transcript: Transcript, rate: int, spent_s: float) -> None:
-        """Count one finished file, whose coverage has ``rate`` samples per second."""
+    def add(self, path: str, transcript: Transcript, spent_s: float) -> None:
+        """Count one finished file."""
         self.done += 1
         self.heard_s += transcript.duration
         self.spent_s += spent_s
         self.guards.update(guard.kind for guard in transcript.guards)
-        lost = [stretch for stretch in transcript.coverage if stretch.state == "lost"]
-        if lost:
-            self.lost_s += sum(stretch.end_sample - stretch.start_sample for stretch in lost) / rate
-            self.losses.append(f"{shown(path)}: lost {'; '.join(_told(stretch, rate) for stretch in lost)}")
+        self.lost_s += covered(transcript)["lost"]
+        if lost := [part for part in provenance(transcript)["coverage"] if part["state"] == "lost"]:
+            self.losses.append(f"{shown(path)}: lost {'; '.join(map(_told, lost))}")
 
     def lines(self) -> Iterator[str]:
         """Failures, files with lost speech, and a summary."""
@@ -76,7 +76,7 @@ class Tally:
             yield f"guards: {kinds}"
 
 
-def _told(stretch: Stretch, rate: int) -> str:
+def _told(part: Mapping[str, Any]) -> str:
     """When, and why; nobody knows how long it was what could not be read."""
-    times = dict.fromkeys(stamp(round(1000 * at / rate), ".") for at in (stretch.start_sample, stretch.end_sample))
-    return f"{' to '.join(times)} {stretch.note}".rstrip()
+    times = dict.fromkeys(stamp(round(1000 * part[bound]), ".") for bound in ("start", "end"))
+    return f"{' to '.join(times)} {part.get('note', '')}".rstrip()

@@ -73,9 +73,8 @@ def transcribe(
                 with Transcriber(plugins, model, engine, checkpoint) as transcriber:
                     transcriber.check(times=times, **fields)
                     click.echo(transcriber.served.placement, err=True)
-                    rate = transcriber.served.native_limit.sample_rate
                     call = partial(transcriber.transcribe, times=times, **fields)
-                    Batch(call, rate, writer, tally).run(wanted)
+                    Batch(call, writer, tally).run(wanted)
     except KeyboardInterrupt:
         status = INTERRUPTED
     for line in tally.lines():

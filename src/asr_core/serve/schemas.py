@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, get_args
 
-from asr_core.formats import STATES
-from asr_core.types import GuardKind
+from asr_core.longform import Reason
+from asr_core.plan import Layer
+from asr_core.types import GuardKind, StretchState
 
 Schema = Mapping[str, Any]
 
@@ -108,7 +109,8 @@ SCHEMAS: Mapping[str, Schema] = {
         {"speakers_stable": {"type": "boolean", "enum": [False]}},
     ),
     "Stretch": object_of(
-        {"start_sample": COUNT, "end_sample": COUNT, **_TIMED, "state": one_of(*STATES)}, {"note": STRING}
+        {"start_sample": COUNT, "end_sample": COUNT, **_TIMED, "state": one_of(*get_args(StretchState))},
+        {"note": STRING},
     ),
     "Guard": object_of({"kind": one_of(*get_args(GuardKind)), **_TIMED, "note": STRING}),
     "Plan": object_of(
@@ -124,7 +126,7 @@ SCHEMAS: Mapping[str, Schema] = {
         {
             "name": STRING,
             "value": {"type": ["number", "boolean", "null"]},
-            "layer": one_of("native_limit", "chunk_policy", "upload_limits"),
+            "layer": one_of(*get_args(Layer)),
             "owner": STRING,
             "source": STRING,
             "note": STRING,
@@ -136,7 +138,7 @@ SCHEMAS: Mapping[str, Schema] = {
             **_TIMED,
             "seconds": SECONDS,
             "decoded": {"type": "boolean"},
-            "reason": one_of("end", "silence", "pause", "quietest", "limit", "tail"),
+            "reason": one_of(*get_args(Reason)),
         }
     ),
     "Model": object_of(

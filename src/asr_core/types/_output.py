@@ -169,6 +169,9 @@ class NoSpeech:
 Verdict = Accept | Retry | NoSpeech
 
 
+StretchState = Literal["decoded", "redecoded", "silent", "lost"]
+
+
 @frozen
 class Stretch:
     """Part of the audio, in samples, and what became of it.
@@ -179,7 +182,7 @@ class Stretch:
 
     start_sample: int
     end_sample: int
-    state: Literal["decoded", "redecoded", "silent", "lost"]
+    state: StretchState
     note: str = ""
 
 

@@ -5,25 +5,17 @@ Sound is made so that it is known where somebody speaks. Every guard has its con
 
 from __future__ import annotations
 
-import asyncio
-import importlib
 import json
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 from attrs import evolve
 
-from asr_core import audio, pipeline
-from asr_core.api import Transcriber, load
-from asr_core.loading import ServedModel
-from asr_core.testing.distributions import write_distribution
-from asr_core.types import Samples, Transcript, TranscriptionRequest, Waveform
+from asr_core.api import Transcriber
+from asr_core.types import Samples, Transcript, TranscriptionRequest
 
-SOURCE = Path(__file__).parent / "plugins" / "guarded.py"
 RATE = 16_000
 
 Say = Callable[..., tuple[list[str], Transcript]]
@@ -48,39 +40,15 @@ def nothing(seconds: float) -> Samples:
     return np.zeros(round(seconds * RATE), np.float32)
 
 
-@pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Transcriber]]:
-    site = tmp_path_factory.mktemp("guarded")
-    write_distribution(site, "asr-guarded", {"asr_guarded": SOURCE.read_text()}, {"guarded": "asr_guarded"})
-    models: dict[str, Transcriber] = {}
-    with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
-        patch.syspath_prepend(str(site))
-        importlib.invalidate_caches()
-
-        def open_(name: str) -> Transcriber:
-            if name not in models:
-                models[name] = stack.enter_context(load(name))
-            return models[name]
-
-        yield open_
-
-
-async def stream(served: ServedModel, sound: Samples, request: TranscriptionRequest) -> list[Any]:
-    async def read(rate: int) -> Waveform:
-        return audio.from_array(sound, rate, rate)
-
-    return [event async for event in pipeline.stream(served, read, request)]
-
-
 @pytest.fixture
-def say(opened: Callable[[str], Transcriber]) -> Say:
+def say(opened: Callable[[str], Transcriber], streamed: Any) -> Say:
     """Deltas and transcript of what the model says by clip, after the checks that hold for all of them."""
 
     def say(script: dict[str, Any], sound: Samples, name: str = "guarded-clip", **policy: Any) -> Any:
         served = opened(name).served
         served = evolve(served, chunk_policy=evolve(served.chunk_policy, **policy))
         request = TranscriptionRequest(options={"script": json.dumps(script)})
-        *events, transcript = asyncio.run(stream(served, sound, request))
+        *events, transcript = streamed(served, sound, request)
         assert "".join(event.text for event in events) == transcript.text
         ends = [0, *(part.end_sample for part in transcript.coverage)]
         assert [part.start_sample for part in transcript.coverage] == ends[:-1]

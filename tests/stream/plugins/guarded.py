@@ -1,4 +1,4 @@
-"""A model with any fault: its option ``script`` says what it puts out for the clip between two seconds.
+"""The scripted model with any fault: its option ``script`` says what it puts out for the clip between two seconds.
 
 A key is both, as in ``0-2.5``, or where it starts; with a plus, for a clip with the text of the one before. There are
 as many attempts as texts. ``<1.5>`` is a time, of a start where no segment is open; ``{retry}`` and ``{nobody}`` are
@@ -7,11 +7,10 @@ read by its review, ``{budget}`` has it end after 100 tokens.
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-import torch
+from asr_scripted import encode_batch, extract_features, load_weights, native_limit, prepare_frontend
 
 from asr_core import ModelCard, hookimpl
 from asr_core.types import (
@@ -23,8 +22,6 @@ from asr_core.types import (
     ClipContext,
     ClipOutput,
     End,
-    Feature,
-    NativeLimit,
     NoSpeech,
     OptionSpec,
     Piece,
@@ -35,8 +32,9 @@ from asr_core.types import (
     Tokens,
     TranscriptionRequest,
     Verdict,
-    Weights,
 )
+
+__all__ = ["encode_batch", "extract_features", "load_weights", "native_limit", "prepare_frontend"]
 
 STOP, RETRY, NOBODY, TIME = 256, 257, 258, 300
 """Tokens below are bytes, TIME + n is n hundredths of a second."""
@@ -57,22 +55,14 @@ def resolve_checkpoint(ref: str) -> Checkpoint | None:
 
 @hookimpl
 def capabilities() -> Capabilities:
-    return Capabilities(options=(OptionSpec("script", "string", "what to say"),), segment_times=True, prompt="previous")
-
-
-@hookimpl
-def native_limit() -> NativeLimit:
-    return NativeLimit(16_000, seconds=None)
+    return Capabilities(
+        options=(OptionSpec("script", "string", "what to say"),), segment_times=True, prompt="previous_text"
+    )
 
 
 @hookimpl
 def streaming_policy(model: Any) -> StreamingPolicy:
     return StreamingPolicy(commit=model.card.name.split("-")[1], review_tokens=1)
-
-
-@hookimpl
-def prepare_frontend() -> str:
-    return "none"
 
 
 def attempts(clip: Clip, request: TranscriptionRequest, context: ClipContext) -> list[str]:
@@ -100,44 +90,6 @@ def written(said: str) -> Iterator[int]:
             yield from {"retry": [RETRY], "nobody": [NOBODY]}.get(mark, [])
         else:
             yield from text.encode()
-
-
-@hookimpl
-def extract_features(spans: Sequence[AudioSpan]) -> list[Feature]:
-    return [Feature(np.array(json.loads(span.key)), span.tokens) for span in spans]
-
-
-@hookimpl
-def load_weights() -> Weights:
-    return Weights(encoder="none", decoder=Decoder())
-
-
-@hookimpl
-def encode_batch(features: Sequence[Feature]) -> list[torch.Tensor]:
-    return [torch.from_numpy(feature.data)[:, None] for feature in features]
-
-
-class Decoder:
-    """Reads the script that the slot listens to; the prompt is one token, so output token n follows position n."""
-
-    def __init__(self) -> None:
-        self._scripts: dict[int, list[int]] = {}
-
-    def bind(self, slot: int, encoded: torch.Tensor) -> None:
-        self._scripts[slot] = encoded[:, 0].tolist()
-
-    def extend(self, rows: Sequence[Any]) -> torch.Tensor:
-        tokens = [token for row in rows for token in self._next(row)]
-        logits = torch.full((len(tokens), TIME + 10_000), -100.0)
-        logits[range(len(tokens)), tokens] = 0.0
-        return logits
-
-    def _next(self, row: Any) -> list[int]:
-        end = row.start + sum(len(part) for part in row.parts)
-        return self._scripts[row.slot][end - row.want : end]
-
-    def free(self, slot: int) -> None:
-        self._scripts.pop(slot, None)
 
 
 @hookimpl
