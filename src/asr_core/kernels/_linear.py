@@ -1,0 +1,47 @@
+"""Products with fixed weights, laid out once in the order in which a processor reads them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+ROWS = 8
+"""Rows the layout is chosen for: those of a decoder's step; more rows lose nothing by it."""
+
+
+class PackedLinear(nn.Module):  # type: ignore[misc]  # torch is Any to the checker
+    """What :class:`torch.nn.Linear` of the same weights computes, for inputs of shape [..., n]; to infer only.
+
+    ``weight`` of shape [m, n] is not kept beside its copy where oneDNN can read one of its own; of small inputs that
+    takes half the time, as it is the weights that must come from memory.
+    """
+
+    def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> None:
+        super().__init__()
+        self._weight, self._bias = weight.detach(), None if bias is None else bias.detach()
+        self._packed = weight.device.type == "cpu" and _packs(weight.dtype)
+        if self._packed:
+            self._weight = torch.ops.mkldnn._reorder_linear_weight(self._weight, ROWS)
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        """``hidden`` times the weights, plus the bias: of shape [..., m]."""
+        if not self._packed:
+            return nn.functional.linear(hidden, self._weight, self._bias)
+        return torch.ops.mkldnn._linear_pointwise(hidden, self._weight, self._bias, "none", [], "")
+
+
+def pack_linears(module: Any) -> None:
+    """Replace every :class:`torch.nn.Linear` inside of ``module``, whose weights are let go."""
+    for name, child in list(module.named_children()):
+        if type(child) is nn.Linear:
+            setattr(module, name, PackedLinear(child.weight, child.bias))
+        else:
+            pack_linears(child)
+
+
+def _packs(dtype: torch.dtype) -> bool:
+    """Whether this build of torch has the layouts; they are not part of its promised interface."""
+    here = hasattr(torch.ops.mkldnn, "_reorder_linear_weight") and torch.backends.mkldnn.is_available()
+    return bool(here) and dtype in (torch.float32, torch.bfloat16)
