@@ -128,9 +128,9 @@ def test_closing_gives_the_memory_back(listener: Any, compute: Compute) -> None:
     for _ in range(2):
         engine = create_torch_engine(opened(decoder), compute)
         generate(engine, cross=EncodedRows(listener.encoded(1), b"rows"))
-        assert any(layer._stored for layer in decoder._memory.layers)
+        assert any(layer._stored for layer in decoder.memory.layers)
         engine.close()
-        assert not any(layer._stored for layer in decoder._memory.layers)
+        assert not any(layer._stored for layer in decoder.memory.layers)
 
 
 def test_limits_hold_for_what_is_built(small: Any, compute: Compute) -> None:

@@ -230,6 +230,22 @@ def test_a_slot_that_is_not_kept_is_empty() -> None:
     assert second.position == 0
 
 
+def test_a_step_has_as_many_rows_of_one_caller_as_of_all_others() -> None:
+    """What one row more costs everybody, a caller with many pays in turns."""
+    desk = Desk()
+    many = [a_run(1, "many") for _ in range(6)]
+    desk.add(*many)
+    desk.turn()
+    desk.add(one := a_run(1, "one"))
+    desk.turn(7)
+    assert all(Counter(caller for caller, _ in turn)["many"] == 1 for turn in desk.log[2:])
+    assert one.generated == 7
+    assert {run.generated for run in many} == {2, 3}
+    desk.end(one)
+    desk.turn()
+    assert len(desk.log[-1]) == 6
+
+
 def test_newcomers_cannot_hold_back_who_is_here() -> None:
     """One slot, and always somebody new who waits: a caller's later requests get their turn all the same."""
     desk = Desk(max_running=1)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from attrs import field, frozen
 
-from asr_core.engines.torch._batch import Row
+from asr_core.engines.torch._batch import Batch, Row
+from asr_core.engines.torch._heard import Heard
+from asr_core.engines.torch._memory import SlotLayer
 
 Place = tuple[int, int, int]
 """Slot, layer, head."""
@@ -16,38 +17,36 @@ Place = tuple[int, int, int]
 
 @frozen(eq=False)
 class Attention:
-    """Collects while a module runs; fused attention, which is what runs, never forms these products itself.
+    """Collects while a decoder runs; fused attention, which is what runs, never forms these products itself.
 
-    ``heard`` are the encoder rows of each row, fewer than the keys of a layer where the company listens to more.
+    ``lengths`` are the encoder rows of each row, fewer than the keys of a layer where the company listens to more.
     """
 
     rows: Sequence[Row]
-    heard: Sequence[int]
-    layers: Sequence[Any]
+    lengths: Sequence[int]
+    layers: Sequence[SlotLayer]
     _seen: dict[Place, torch.Tensor] = field(init=False, factory=dict)
 
     @classmethod
-    def of(cls, rows: Sequence[Row], heard: Sequence[int], layers: Sequence[Any]) -> Attention:
-        """For a forward over ``rows``, whose ``layers`` show the keys of encoder rows.
+    def of(cls, rows: Sequence[Row], batch: Batch, heard: Heard) -> Attention:
+        """For a forward over ``rows``, to whom what they hear is shown.
 
         Raises:
-            ValueError: a row attends to a head that is not there.
+            ValueError: a row attends to a head that is not there, or its slot was never bound.
         """
+        lengths, layers = heard.show(rows, batch), heard.layers
         for layer, head in {pair for row in rows for pair in row.attend}:
-            if not (0 <= layer < len(layers) and 0 <= head < layers[layer].keys.shape[1]):
+            if not (0 <= layer < len(layers) and 0 <= head < layers[layer].readable[0].shape[1]):
                 raise ValueError(f"there is no head {head} in layer {layer} to attend")
-        return cls(rows, heard, layers)
+        return cls(rows, lengths, layers)
 
-    def look(self, module: Any, hidden: torch.Tensor) -> None:
-        """Keep what ``module``, about to attend from ``hidden`` [rows, longest, width], would see."""
-        layer = module.layer_idx
-        for number, (row, heard) in enumerate(zip(self.rows, self.heard, strict=True)):
+    def look(self, layer: int, queries: torch.Tensor) -> None:
+        """Keep what ``layer``, about to attend with scaled ``queries`` [rows, heads, longest, width], would see."""
+        for number, (row, length) in enumerate(zip(self.rows, self.lengths, strict=True)):
             heads = [head for wanted, head in row.attend if wanted == layer]
             if heads:
-                keys = self.layers[layer].keys[number, heads, :heard].float()
-                queries = (module.q_proj(hidden[number, : row.length]) * module.scaling).float()
-                queries = queries.unflatten(-1, (-1, keys.shape[-1])).transpose(0, 1)[heads]
-                products = queries @ keys.transpose(1, 2)
+                keys = self.layers[layer].readable[0][number, heads, :length].float()
+                products = queries[number, heads, : row.length].float() @ keys.transpose(1, 2)
                 self._seen.update({(row.slot, layer, head): one for head, one in zip(heads, products, strict=True)})
 
     def by_slot(self) -> dict[int, torch.Tensor]:

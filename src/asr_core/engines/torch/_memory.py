@@ -44,18 +44,27 @@ class SlotLayer:
         batch = self._memory.batch
         if batch is None:
             raise RuntimeError("a module wrote keys outside of a batch")
-        self.reserve(batch.places.stop, batch.length, keys, values)
+        self.reserve(batch.places.stop, -(-batch.length // STEP) * STEP, keys, values)
         for stored, new in zip(self._stored, (keys, values), strict=True):
-            stored[batch.write_places, :, batch.write_positions] = new.transpose(1, 2)[batch.rows, batch.offsets]
+            # Of steps every position is true.
+            true = new[:, :, 0] if new.shape[2] == 1 else new.transpose(1, 2)[batch.rows, batch.offsets]
+            stored[batch.write_places, :, batch.write_positions] = true
         self.show(batch.places, batch.length)
+        return self.readable
+
+    @property
+    def readable(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys and values that the batch at hand may read."""
+        if self.keys is None or self.values is None:
+            raise RuntimeError("nothing was shown to be read")
         return self.keys, self.values
 
     def store(self, place: int, keys: torch.Tensor, values: torch.Tensor) -> None:
-        """Fill ``place`` with keys and values of shape [1, heads, n, width] from its first position on."""
-        length = keys.shape[2]
-        self.reserve(place + 1, length, keys, values)
+        """Fill ``place`` with keys and values of shape [heads, n, width] from its first position on."""
+        length = keys.shape[1]
+        self.reserve(place + 1, length, keys[None], values[None])
         for stored, new in zip(self._stored, (keys, values), strict=True):
-            stored[place, :, :length] = new[0]
+            stored[place, :, :length] = new
 
     def reserve(self, places: int, positions: int, *like: torch.Tensor) -> None:
         """Make room, keeping what is there; never written memory is zero, as NaN times a weight of 0 is NaN."""
@@ -65,7 +74,7 @@ class SlotLayer:
         if places > has_places or positions > has_positions:
             self.keys = self.values = None  # views that would keep the old memory alive beside the new
             # Places double, as every growth copies; positions of all places grow with the longest.
-            wanted = max(has_places, 1 << (places - 1).bit_length()), max(has_positions, -(-positions // STEP) * STEP)
+            wanted = max(has_places, 1 << (places - 1).bit_length()), max(has_positions, positions)
             self._stored = tuple(_grown(stored, *wanted) for stored in self._stored)
 
     def exchanged(self, one: int, other: int) -> list[torch.Tensor]:

@@ -44,7 +44,8 @@ class Run:
     """What was decided so far, and where the next position goes.
 
     ``position`` counts the positions that are in memory; while it is less than ``length``, the prompt is being read.
-    ``attention`` is what the chunks of the prompt saw, of shape [heads, positions, encoder rows] each.
+    ``turn`` is the number of the one in which it was last stepped. ``attention`` is what the chunks of the prompt saw,
+    of shape [heads, positions, encoder rows] each.
     """
 
     request: GenerationRequest
@@ -52,6 +53,7 @@ class Run:
     send: Callable[[Item], bool]
     slot: Slot | None = None
     position: int = 0
+    turn: int = 0
     aborted: bool = False
     ended: bool = False
     attention: list[npt.NDArray[np.float32]] = field(factory=list)

@@ -35,6 +35,7 @@ class Scheduler:
         self._waiting: dict[str, deque[Run]] = {}
         self._free: list[Slot] = []  # the one that was used least recently first
         self._opened = 0
+        self._turns = 0
         self.running: list[Run] = []
 
     @property
@@ -77,8 +78,8 @@ class Scheduler:
         return reused
 
     def plan(self) -> list[Work]:
-        """A step for everyone who generates, and ``prefill_chunk`` positions of what is being read or heard."""
-        steps = [Work(run, slot, run.step(slot.number)) for run, slot in self._seated() if not run.reading]
+        """A step for those who generate, and ``prefill_chunk`` positions of what is being read or heard."""
+        steps = [Work(run, slot, run.step(slot.number)) for run, slot in self._stepping()]
         for work in steps:
             self._shares.charge(work.run.request.caller, 1)
         return [*steps, *self._chunks()]
@@ -117,6 +118,21 @@ class Scheduler:
         # At least one position is computed, as there is nothing to choose from without logits; and all of them for one
         # that attends, as what was found in memory would have looked at nothing.
         run.position = 0 if run.request.attend else min(slot.match(run.keys, run.cross), run.length - 1)
+
+    def _stepping(self) -> list[tuple[Run, Slot]]:
+        """Of each caller as many runs as all others have here, in turns: a row more makes everybody's step longer."""
+        self._turns += 1
+        here = Counter(run.request.caller for run, _ in self._seated())
+        taken: Counter[str] = Counter()
+        stepping = []
+        for run, slot in sorted(self._seated(), key=lambda seated: seated[0].turn):
+            caller = run.request.caller
+            alone = here[caller] == here.total()
+            if not run.reading and (alone or taken[caller] < max(1, here.total() - here[caller])):
+                taken[caller] += 1
+                run.turn = self._turns
+                stepping.append((run, slot))
+        return stepping
 
     def _chunks(self) -> Iterator[Work]:
         left = self._limits.prefill_chunk
