@@ -125,7 +125,7 @@ def test_the_limits_follow_the_dimensions() -> None:
 
 
 def test_chunks_are_shorter_than_the_window_and_end_where_readers_pause() -> None:
-    assert plugin.chunk_policy(installed("whisper-base")) == ChunkPolicy(target_s=25.0, search_s=5.0)
+    assert plugin.chunk_policy(installed("whisper-base")) == ChunkPolicy(target_s=25.0, search_s=5.0, parallel=8)
     assert plugin.encoder_policy() == EncoderPolicy()
 
 

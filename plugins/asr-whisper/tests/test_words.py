@@ -49,6 +49,7 @@ def test_tokens_are_those_of_generate(
     assert tokens(transcript) == [token for token in expected[0].tolist() if token != frontend.special.eot]
 
 
+@pytest.mark.usefixtures("greedy")
 def test_timed_tokens_are_those_of_generate(
     base: Transcriber,
     transformers_base: WhisperForConditionalGeneration,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 from attrs import field, frozen
 from tokenizers import Tokenizer
-from transformers import WhisperFeatureExtractor
+from transformers.audio_utils import mel_filter_bank
 
 from asr_core.errors import CheckpointError, InvalidRequestError
 from asr_core.types import (
@@ -25,9 +26,11 @@ from asr_core.types import (
 )
 from asr_whisper.config import WhisperConfig
 from asr_whisper.languages import spoken
+from asr_whisper.mel import WIDTH, log_mel
 from asr_whisper.policy import FRAMES_PER_POSITION, HOP, SAMPLE_RATE
 from asr_whisper.rules import TimestampRule
 from asr_whisper.tokenizer import SpecialTokens, Suppression, load_tokenizer
+from asr_whisper.window import Window
 
 BEGIN = "begin"
 """Name of the probe at ``<|startoftranscript|>``: no-speech first, then the languages if one is to be detected."""
@@ -41,37 +44,44 @@ FIRST = ClipContext()
 
 @frozen(eq=False)
 class Frontend:
-    """Tokenizer, special tokens and feature extractor of one checkpoint."""
+    """Tokenizer, special tokens and mel filters of one checkpoint."""
 
     config: WhisperConfig
     tokenizer: Tokenizer = field(repr=False)
     special: SpecialTokens
     suppression: Suppression = field(repr=False)
-    extractor: WhisperFeatureExtractor = field(repr=False)
+    filters: npt.NDArray[np.float32] = field(repr=False)
 
 
 def prepare_frontend(checkpoint: Checkpoint) -> Frontend:
-    """Load the tokenizer and build the extractor from the checkpoint's dimensions.
+    """Load the tokenizer and compute the mel filters the checkpoint's dimensions ask for.
 
     Raises:
         CheckpointError: no tokenizer, or one that lacks a language the checkpoint promises.
     """
     config: WhisperConfig = checkpoint.config
     tokenizer = load_tokenizer(checkpoint)
-    seconds = config.dims.audio_context * FRAMES_PER_POSITION * HOP // SAMPLE_RATE
-    extractor = WhisperFeatureExtractor(
-        feature_size=config.dims.mels, sampling_rate=SAMPLE_RATE, hop_length=HOP, chunk_length=seconds
+    filters = mel_filter_bank(
+        num_frequency_bins=WIDTH // 2 + 1,
+        num_mel_filters=config.dims.mels,
+        min_frequency=0.0,
+        max_frequency=SAMPLE_RATE / 2,
+        sampling_rate=SAMPLE_RATE,
+        norm="slaney",
+        mel_scale="slaney",
     )
     special = SpecialTokens.of(tokenizer, multilingual=config.multilingual)
     if lacking := set(spoken(config)) - special.languages.keys() if config.multilingual else ():
         raise CheckpointError(f"{checkpoint.reference}: the tokenizer has no token for {', '.join(sorted(lacking))}")
-    return Frontend(config, tokenizer, special, Suppression.of(config, tokenizer), extractor)
+    return Frontend(config, tokenizer, special, Suppression.of(config, tokenizer), filters.astype(np.float32))
 
 
 def prepare_clip(frontend: Frontend, clip: Clip, request: TranscriptionRequest, context: ClipContext) -> PreparedClip:
     """Ask for the language first if nobody gave one; then the prompt, rules and temperature of this attempt."""
     language = _language(frontend, request, context)
-    span = AudioSpan(0, clip.end_sample - clip.start_sample, tokens=frontend.config.dims.audio_context)
+    samples = clip.end_sample - clip.start_sample
+    window = Window.of_frames(samples // HOP, frontend.config.dims.audio_context)
+    span = AudioSpan(0, samples, tokens=window.rows)
     timed = "segment" in request.times
     prompt = (*previous_text(frontend, request, context), *_task(frontend, request, language, timed))
     return PreparedClip(
@@ -98,8 +108,8 @@ def extract_features(frontend: Frontend, clip: Clip, spans: Sequence[AudioSpan])
 
 
 def _feature(frontend: Frontend, samples: np.ndarray) -> Feature:
-    features = frontend.extractor(samples, sampling_rate=SAMPLE_RATE, return_tensors="np").input_features
-    return Feature(features[0], length=len(samples) // HOP)
+    frames = frontend.config.dims.audio_context * FRAMES_PER_POSITION
+    return Feature(log_mel(samples, frontend.filters, frames), length=len(samples) // HOP)
 
 
 def _language(frontend: Frontend, request: TranscriptionRequest, context: ClipContext) -> str | None:

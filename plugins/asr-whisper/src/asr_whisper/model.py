@@ -4,23 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 
-from asr_core.engines.torch import CrossDecoder
 from asr_core.types import Checkpoint, Feature, Weights
+from asr_whisper.decoder import WhisperDecoder
+from asr_whisper.encoder import Encoder
 from asr_whisper.weights import open_module
+from asr_whisper.window import Window
 
 
 def load_weights(checkpoint: Checkpoint, parts: frozenset[str], device: str, dtype: str) -> Weights:
-    """The encoder module, and the decoder behind the adapter for cross attention."""
+    """Encoder and decoder; transformers reads the weights, which the layouts of its modules would keep twice."""
     module = open_module(checkpoint, dtype, device, parts)
-    decoder = CrossDecoder(module.model.decoder, module.proj_out) if "decoder" in parts else None
-    return Weights(module.model.encoder, decoder)
+    return Weights(
+        Encoder(module.model.encoder) if "encoder" in parts else None,
+        WhisperDecoder(module.model.decoder, module.proj_out, module.config.max_source_positions)
+        if "decoder" in parts
+        else None,
+    )
 
 
-def encode_batch(encoder: torch.nn.Module, features: Sequence[Feature]) -> list[torch.Tensor]:
-    """Encoder rows of shape [positions, width] per log-mel of shape [mels, frames]."""
-    weight = next(encoder.parameters())
-    batch = torch.from_numpy(np.stack([feature.data for feature in features])).to(weight.device, weight.dtype)
-    return list(encoder(batch).last_hidden_state)
+def encode_batch(encoder: Encoder, features: Sequence[Feature]) -> list[torch.Tensor]:
+    """Encoder rows of shape [rows of the window, width] per log-mel of shape [mels, frames].
+
+    One by one: windows differ, and what one of them computes between two products stays in a processor's caches.
+    """
+    context = len(encoder.positions)
+    return [
+        encoder(torch.from_numpy(feature.data)[None], Window.of_frames(feature.length, context))[0]
+        for feature in features
+    ]

@@ -1,0 +1,114 @@
+"""The text decoder, for rows of many requests at once: nothing is computed twice, and little per token in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from asr_core.engines.torch import Attention, Batch, BatchedDecoder, Heard, Row, SlotLayer, padded_ids
+from asr_core.kernels import PackedLinear, attend
+from asr_whisper.encoder import Mlp, fused_projection, join_heads, split_heads
+from asr_whisper.window import Window
+
+
+class WhisperDecoder(BatchedDecoder):
+    """Computes what the decoder of transformers does whose weights it takes over; speaks the engine's protocol.
+
+    ``head`` is the product with the vocabulary, ``audio_context`` the positions of a whole window.
+    """
+
+    def __init__(self, module: Any, head: nn.Linear, audio_context: int) -> None:
+        self._embed, self._positions = module.embed_tokens.weight, module.embed_positions.weight
+        super().__init__(PackedLinear(head.weight), self._embed, len(self._positions))
+        self._audio_context = audio_context
+        self._layers = [DecoderLayer(layer) for layer in module.layers]
+        self._norm = module.layer_norm
+        self._own = [self.memory.new_layer() for _ in self._layers]
+        self._heard = Heard(self.memory)
+        attentions = [layer.encoder_attn for layer in module.layers]
+        self._hear = PackedLinear(
+            torch.cat([part.weight for attention in attentions for part in (attention.k_proj, attention.v_proj)]),
+            torch.cat([bias for attention in attentions for bias in _biases(attention)]),
+        )
+        self._attended: dict[int, torch.Tensor] = {}
+
+    def bind(self, slot: int, encoded: torch.Tensor) -> None:
+        """See :class:`~asr_core.engines.torch.Decoder`; keys and values of all layers are one product."""
+        rows = encoded.to(self._embed.device, self._embed.dtype)[None]
+        parts = split_heads(self._hear(rows), 2 * len(self._layers), self._layers[0].heads)
+        pairs = zip((keys[0] for keys in parts[::2]), (values[0] for values in parts[1::2]), strict=True)
+        self._heard.bind(slot, pairs, Window.of_rows(len(encoded), self._audio_context).bias(rows))
+
+    def extend(self, rows: Sequence[Row]) -> torch.Tensor:
+        """See :class:`~asr_core.engines.torch.Decoder`."""
+        self._attended.clear()
+        return super().extend(rows)
+
+    def free(self, slot: int) -> None:
+        """See :class:`~asr_core.engines.torch.Decoder`."""
+        super().free(slot)
+        self._heard.free(slot)
+
+    def release(self) -> None:
+        """See :class:`~asr_core.engines.torch.SlotDecoder`."""
+        super().release()
+        self._heard.release()
+        self._attended.clear()
+
+    def attended(self, slot: int) -> torch.Tensor:
+        """See :class:`~asr_core.engines.torch.AttentiveDecoder`."""
+        return self._attended[slot]
+
+    def forward(self, rows: Sequence[Row], batch: Batch) -> torch.Tensor:
+        """See :class:`~asr_core.engines.torch.BatchedDecoder`."""
+        if any(True for row in rows for _ in row.embeddings()):
+            raise TypeError("a decoder with cross attention takes tokens only")
+        ids = padded_ids(rows, self._embed.device)
+        hidden = self._embed[ids] + self._positions[batch.positions]
+        seen = Attention.of(rows, batch, self._heard)
+        for number, layer in enumerate(self._layers):
+            hidden = hidden + layer.remember(hidden, self._own[number], batch.mask)
+            queries = layer.asks(hidden)
+            seen.look(number, queries * queries.shape[-1] ** -0.5)
+            hidden = hidden + layer.listen(queries, self._heard.layers[number], self._heard.mask)
+            hidden = hidden + layer.mlp(hidden)
+        self._attended.update(seen.by_slot())
+        normed: torch.Tensor = self._norm(hidden)
+        return normed
+
+
+class DecoderLayer:
+    """Attention to what was said, attention to what is heard, and two products."""
+
+    def __init__(self, layer: Any) -> None:
+        own, heard = layer.self_attn, layer.encoder_attn
+        self.heads = own.num_heads
+        self.mlp = Mlp(layer)
+        self._own_norm, self._own = layer.self_attn_layer_norm, fused_projection(own)
+        self._own_output = PackedLinear(own.out_proj.weight, own.out_proj.bias)
+        self._heard_norm = layer.encoder_attn_layer_norm
+        self._asks = PackedLinear(heard.q_proj.weight, heard.q_proj.bias)
+        self._heard_output = PackedLinear(heard.out_proj.weight, heard.out_proj.bias)
+
+    def remember(self, hidden: torch.Tensor, memory: SlotLayer, mask: torch.Tensor) -> torch.Tensor:
+        """To be added to ``hidden``, whose keys and values go to ``memory`` first."""
+        queries, keys, values = split_heads(self._own(self._own_norm(hidden)), 3, self.heads)
+        added: torch.Tensor = self._own_output(join_heads(attend(queries, *memory.update(keys, values), mask)))
+        return added
+
+    def asks(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Queries of shape [rows, heads, positions, width] to what is heard."""
+        return split_heads(self._asks(self._heard_norm(hidden)), 1, self.heads)[0]
+
+    def listen(self, queries: torch.Tensor, memory: SlotLayer, mask: torch.Tensor | None) -> torch.Tensor:
+        """To be added to the hidden states."""
+        added: torch.Tensor = self._heard_output(join_heads(attend(queries, *memory.readable, mask)))
+        return added
+
+
+def _biases(attention: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """Of keys, which a Whisper has none of, and values."""
+    return attention.v_proj.bias.new_zeros(len(attention.v_proj.bias)), attention.v_proj.bias
