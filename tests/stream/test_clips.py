@@ -121,7 +121,7 @@ def test_a_clip_that_fails_fails_the_request_and_is_named(opened: Any, streamed:
         streamed(served, tone(9), asked(script), events)
     assert raised.value.status == 500
     # What came before it was told, what came behind it never is.
-    assert "".join(event.text for event in events) in ("fine fine fine fine", "fine fine fine", "fine fine", "fine", "")
+    assert "fine fine fine fine".startswith("".join(event.text for event in events))
     assert_idle(served)
     assert not served.compute.newcomers
 

@@ -129,7 +129,8 @@ def test_rows_of_the_encoder_are_the_models(
         inputs = reference.inputs(samples)
         inputs.pop("input_ids"), inputs.pop("attention_mask")
         expected = reference.model.get_audio_features(**inputs).pooler_output
-    torch.testing.assert_close(rows, expected, atol=1e-4, rtol=1e-4)
+    # The same products, summed in another order, through weights ten times as large as those of a trained model.
+    torch.testing.assert_close(rows, expected, atol=5e-4, rtol=1e-4)
 
 
 @unhurried

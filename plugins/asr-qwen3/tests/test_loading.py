@@ -118,7 +118,7 @@ def test_the_encoder_alone_brings_no_decoder(model: Transcriber) -> None:
     alone = plugin.load_weights(served, frozenset({"encoder"}), "cpu", "float32")
     assert alone.decoder is None
     assert both.decoder is not None
-    names = {name for weights in (alone, both) for name, _ in weights.encoder.named_parameters()}
+    names = {name for weights in (alone, both) for name, _ in weights.encoder.named_modules()}
     assert not any("language_model" in name for name in names)
     assert any("audio_tower" in name for name in names)
     assert any("multi_modal_projector" in name for name in names)

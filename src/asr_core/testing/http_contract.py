@@ -76,7 +76,8 @@ class HttpContract:
     @classmethod
     def server(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         """A server with the model."""
-        server = Server(tmp_path_factory.mktemp("server"), os.environ, "--model", cls.model)
+        arguments = ("--model", cls.model, "--dtype", "float32")
+        server = Server(tmp_path_factory.mktemp("server"), os.environ, *arguments)
         yield server
         server.close()
 

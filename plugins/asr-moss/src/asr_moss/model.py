@@ -11,6 +11,7 @@ from transformers import MossTranscribeDiarizeForConditionalGeneration
 
 from asr_core.checkpoints import WEIGHT_FILES, Pretrained, load_module
 from asr_core.engines.torch import CausalDecoder
+from asr_core.kernels import pack_linears
 from asr_core.types import Feature, Weights
 from asr_moss.config import MossConfig
 
@@ -22,6 +23,7 @@ def load_weights(checkpoint: Pretrained, parts: frozenset[str], device: str, dty
         CheckpointError: files missing or damaged.
     """
     module = load_module(MossTranscribeDiarizeForConditionalGeneration, checkpoint.fetch(WEIGHT_FILES), dtype, device)
+    pack_linears(module)
     encoder = module.model
     language_model, encoder.language_model = encoder.language_model, None
     decoder = CausalDecoder(language_model, module.lm_head) if "decoder" in parts else None

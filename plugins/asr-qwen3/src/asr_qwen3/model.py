@@ -10,6 +10,7 @@ from transformers import Qwen3ASRForConditionalGeneration
 
 from asr_core.checkpoints import WEIGHT_FILES, load_module
 from asr_core.engines.torch import CausalDecoder
+from asr_core.kernels import pack_linears
 from asr_core.types import Checkpoint, Feature, Weights
 from asr_qwen3.windows import Windows
 
@@ -22,6 +23,7 @@ def load_weights(checkpoint: Checkpoint, parts: frozenset[str], device: str, dty
     """
     directory = checkpoint.config.fetch(WEIGHT_FILES)
     module = load_module(Qwen3ASRForConditionalGeneration, directory, dtype, device)
+    pack_linears(module)
     encoder, language_model, head = module.model, module.model.language_model, module.lm_head
     encoder.language_model = None  # so that who keeps the encoder alone keeps nothing else
     return Weights(
