@@ -15,6 +15,7 @@
     ├── AuthenticationError         401  no key, or one this server does not know
     ├── ModelNotFoundError          404  no installed plugin knows the name
     ├── PolicyError                 500  an operator's override that the model cannot be served with
+    ├── BenchError                  500  a benchmark was asked for what it cannot measure
     ├── CheckpointError             500  weights or configuration missing, damaged or of a foreign kind
     ├── PluginError                 500  a plugin broke the contract or raised
     │   └── PluginConflictError     500  two plugins claim the same thing
@@ -162,6 +163,12 @@ class PolicyError(AsrError):
     """A field of :class:`~asr_core.types.ChunkPolicy`, the ``param``, is given what does not fit it or the model."""
 
     default_layer = "chunk_policy"
+
+
+class BenchError(AsrError):
+    """A benchmark was asked for what it cannot measure; ``param`` is the option, or the manifest's field, at fault."""
+
+    default_layer = "bench"
 
 
 class PluginError(AsrError):

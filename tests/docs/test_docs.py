@@ -95,7 +95,7 @@ def test_links_lead_somewhere(document: Path) -> None:
         assert (document.parent / target).exists(), f"{document.name} links to {target}"
 
 
-PAGES = [ROOT / "docs" / name for name in ("transcribe.md", "serve.md", "operate.md", "limits.md")]
+PAGES = [ROOT / "docs" / name for name in ("transcribe.md", "serve.md", "operate.md", "bench.md", "limits.md")]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)

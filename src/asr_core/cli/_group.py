@@ -7,7 +7,9 @@ from typing import Any
 
 import click
 
+from asr_core.cli._heap import keep_heap
 from asr_core.cli._options import Discovery
+from asr_core.cli.bench import bench
 from asr_core.cli.explain import explain
 from asr_core.cli.models import models
 from asr_core.cli.plugins import plugins
@@ -45,6 +47,7 @@ def main(
     verbose: int,
 ) -> None:
     """Speech recognition with models that are plugins."""
+    keep_heap()
     level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("asr_core").setLevel(level)
@@ -56,5 +59,5 @@ def _names(given: tuple[str, ...]) -> list[str] | None:
     return [name.strip() for part in given for name in part.split(",") if name.strip()] or None
 
 
-for _command in (transcribe, serve, explain, models, plugins):
+for _command in (transcribe, serve, explain, bench, models, plugins):
     main.add_command(_command)
