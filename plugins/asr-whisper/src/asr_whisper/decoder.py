@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from asr_core.engines.torch import Attention, Batch, BatchedDecoder, Heard, Row, SlotLayer, padded_ids
+from asr_core.engines.torch import Batch, ListeningDecoder, Row, SlotLayer, padded_ids
 from asr_core.kernels import PackedLinear, attend
 from asr_whisper.encoder import Mlp, fused_projection, join_heads, split_heads
 from asr_whisper.window import Window
 
 
-class WhisperDecoder(BatchedDecoder):
+class WhisperDecoder(ListeningDecoder):
     """Computes what the decoder of transformers does whose weights it takes over; speaks the engine's protocol.
 
     ``head`` is the product with the vocabulary, ``audio_context`` the positions of a whole window.
@@ -27,55 +27,31 @@ class WhisperDecoder(BatchedDecoder):
         self._layers = [DecoderLayer(layer) for layer in module.layers]
         self._norm = module.layer_norm
         self._own = [self.memory.new_layer() for _ in self._layers]
-        self._heard = Heard(self.memory)
         attentions = [layer.encoder_attn for layer in module.layers]
         self._hear = PackedLinear(
             torch.cat([part.weight for attention in attentions for part in (attention.k_proj, attention.v_proj)]),
             torch.cat([bias for attention in attentions for bias in _biases(attention)]),
         )
-        self._attended: dict[int, torch.Tensor] = {}
 
     def bind(self, slot: int, encoded: torch.Tensor) -> None:
         """See :class:`~asr_core.engines.torch.Decoder`; keys and values of all layers are one product."""
         rows = encoded.to(self._embed.device, self._embed.dtype)[None]
         parts = split_heads(self._hear(rows), 2 * len(self._layers), self._layers[0].heads)
         pairs = zip((keys[0] for keys in parts[::2]), (values[0] for values in parts[1::2]), strict=True)
-        self._heard.bind(slot, pairs, Window.of_rows(len(encoded), self._audio_context).bias(rows))
-
-    def extend(self, rows: Sequence[Row]) -> torch.Tensor:
-        """See :class:`~asr_core.engines.torch.Decoder`."""
-        self._attended.clear()
-        return super().extend(rows)
-
-    def free(self, slot: int) -> None:
-        """See :class:`~asr_core.engines.torch.Decoder`."""
-        super().free(slot)
-        self._heard.free(slot)
-
-    def release(self) -> None:
-        """See :class:`~asr_core.engines.torch.SlotDecoder`."""
-        super().release()
-        self._heard.release()
-        self._attended.clear()
-
-    def attended(self, slot: int) -> torch.Tensor:
-        """See :class:`~asr_core.engines.torch.AttentiveDecoder`."""
-        return self._attended[slot]
+        self.heard.bind(slot, pairs, Window.of_rows(len(encoded), self._audio_context).bias(rows))
 
     def forward(self, rows: Sequence[Row], batch: Batch) -> torch.Tensor:
-        """See :class:`~asr_core.engines.torch.BatchedDecoder`."""
-        if any(True for row in rows for _ in row.embeddings()):
-            raise TypeError("a decoder with cross attention takes tokens only")
+        """See :class:`~asr_core.engines.torch.ListeningDecoder`."""
+        seen = self.watch(rows, batch)
         ids = padded_ids(rows, self._embed.device)
         hidden = self._embed[ids] + self._positions[batch.positions]
-        seen = Attention.of(rows, batch, self._heard)
         for number, layer in enumerate(self._layers):
             hidden = hidden + layer.remember(hidden, self._own[number], batch.mask)
             queries = layer.asks(hidden)
             seen.look(number, queries * queries.shape[-1] ** -0.5)
-            hidden = hidden + layer.listen(queries, self._heard.layers[number], self._heard.mask)
+            hidden = hidden + layer.listen(queries, self.heard.layers[number], self.heard.mask)
             hidden = hidden + layer.mlp(hidden)
-        self._attended.update(seen.by_slot())
+        self.keep(seen)
         normed: torch.Tensor = self._norm(hidden)
         return normed
 

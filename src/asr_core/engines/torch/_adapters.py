@@ -17,7 +17,7 @@ from transformers.cache_utils import DynamicLayer
 from asr_core.engines.torch._attention import Attention
 from asr_core.engines.torch._batch import Batch, Row, padded_ids
 from asr_core.engines.torch._decoders import BatchedDecoder, Head
-from asr_core.engines.torch._heard import Heard
+from asr_core.engines.torch._listening import ListeningDecoder
 from asr_core.errors import EngineMismatchError
 
 MASKED = ("sdpa", "eager")
@@ -72,7 +72,7 @@ class CausalDecoder(ModuleDecoder):
         return self._run(batch, self._cache, inputs_embeds=embeds)
 
 
-class CrossDecoder(ModuleDecoder):
+class CrossDecoder(ModuleDecoder, ListeningDecoder):
     """The decoder of an encoder-decoder model: token prompts, and encoder rows through cross attention.
 
     ``module`` is the decoder without its head, ``head`` maps hidden states to logits.
@@ -83,11 +83,9 @@ class CrossDecoder(ModuleDecoder):
 
     def __init__(self, module: Any, head: Head, *, capacity: int | None = None) -> None:
         super().__init__(module, head, capacity=capacity)
-        self._heard = Heard(self.memory)
         self._crossed = Cache(layer_class_to_replicate=self.memory.new_layer)
-        self._crossed.layers = self._heard.layers
+        self._crossed.layers = self.heard.layers
         self._attention: Attention | None = None
-        self._attended: dict[int, torch.Tensor] = {}
         attentions = [part for part in module.modules() if "key_value_states" in _parameters(part)]
         if not attentions:
             raise EngineMismatchError(f"{type(module).__name__} has no cross attention that could be masked")
@@ -101,41 +99,19 @@ class CrossDecoder(ModuleDecoder):
         token = torch.zeros(1, 1, dtype=torch.long, device=weight.device)
         rows = encoded.to(weight.device, weight.dtype)[None]
         self._module(input_ids=token, position_ids=token, encoder_hidden_states=rows, cache=seen, use_cache=True)
-        self._heard.bind(slot, ((layer.keys[0], layer.values[0]) for layer in seen.cross_attention_cache.layers))
-
-    def extend(self, rows: Sequence[Row]) -> torch.Tensor:
-        """See :class:`BatchedDecoder`."""
-        self._attended.clear()
-        return super().extend(rows)
-
-    def attended(self, slot: int) -> torch.Tensor:
-        """See :class:`AttentiveDecoder`."""
-        return self._attended[slot]
-
-    def free(self, slot: int) -> None:
-        """See :class:`Decoder`."""
-        super().free(slot)
-        self._heard.free(slot)
-
-    def release(self) -> None:
-        """See :class:`SlotDecoder`."""
-        super().release()
-        self._heard.release()
-        self._attended.clear()
+        self.heard.bind(slot, ((layer.keys[0], layer.values[0]) for layer in seen.cross_attention_cache.layers))
 
     def forward(self, rows: Sequence[Row], batch: Batch) -> torch.Tensor:
         """See :class:`BatchedDecoder`."""
-        if any(True for row in rows for _ in row.embeddings()):
-            raise TypeError("a decoder with cross attention takes tokens only")
+        self._attention = self.watch(rows, batch)
         ids = padded_ids(rows, batch.positions.device)
         cache = EncoderDecoderCache(self._cache, self._crossed)
-        cache.is_updated = dict.fromkeys(range(len(self._heard.layers)), True)
-        self._attention = Attention.of(rows, batch, self._heard)
+        cache.is_updated = dict.fromkeys(range(len(self.heard.layers)), True)
         try:
             # Its keys are in the cache; without any states at all the module would skip cross attention silently.
             stub = batch.mask.new_zeros(1).expand(len(rows), max(self._attention.lengths), 1)
             states = self._run(batch, cache, input_ids=ids, encoder_hidden_states=stub)
-            self._attended.update(self._attention.by_slot())
+            self.keep(self._attention)
             return states
         finally:
             self._attention = None
@@ -148,7 +124,7 @@ class CrossDecoder(ModuleDecoder):
             queries = (module.q_proj(hidden) * module.scaling).unflatten(-1, (-1, module.head_dim)).transpose(1, 2)
             self._attention.look(module.layer_idx, queries)
         # Modules pass no mask for encoder rows on, so it is handed to their cross attention from outside.
-        return None if self._heard.mask is None else (args, {**kwargs, "attention_mask": self._heard.mask})
+        return None if self.heard.mask is None else (args, {**kwargs, "attention_mask": self.heard.mask})
 
 
 def _parameters(module: Any) -> frozenset[str]:
