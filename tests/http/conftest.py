@@ -164,4 +164,4 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Se
 @pytest.fixture(scope="session")
 def server(start: Callable[..., Server]) -> Server:
     """A server with all three models."""
-    return start("--model", "fake", "--model", "echo", "--model", "able")
+    return start("--model", "fake", "--model", "echo", "--model", "able", "--dtype", "float32")

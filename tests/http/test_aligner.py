@@ -82,7 +82,8 @@ def plugins(rulers: Path) -> Plugins:
 @pytest.fixture(scope="module")
 def ruled(rulers: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     environment = {**os.environ, "ASR_CORE_PLUGINS_ALLOW": "asr-fake,asr-rulers"}
-    server = Server(tmp_path_factory.mktemp("ruled"), environment, "--model", "fake", "--aligner", "ruler")
+    arguments = ("--model", "fake", "--aligner", "ruler", "--dtype", "float32")
+    server = Server(tmp_path_factory.mktemp("ruled"), environment, *arguments)
     yield server
     server.close()
 
@@ -133,7 +134,7 @@ def test_what_an_aligner_raises_is_that_requests_alone(
 def test_words_in_this_process(plugins: Plugins) -> None:
     import asr_rulers
 
-    with load("fake", aligner="ruler", device="cpu", plugins=plugins) as transcriber:
+    with load("fake", aligner="ruler", device="cpu", dtype="float32", plugins=plugins) as transcriber:
         transcript = transcriber.transcribe(tones.speak("hello world"), rate=tones.RATE, times=["word"])
         assert list(transcript.words) == HELLO
         assert transcriber.served.aligner.placed == ("cpu", "float32")
