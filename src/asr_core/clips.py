@@ -14,10 +14,11 @@ from attrs import define, evolve, field
 from asr_core.clip import ClipTranscript, ClipTranscription
 from asr_core.errors import AsrError, BusyError, OverloadedError, PluginError
 from asr_core.loading import ServedModel
-from asr_core.longform import halves
+from asr_core.longform import Part, halves
+from asr_core.overlap import Cut, join
 from asr_core.runtime.fold import shift
 from asr_core.runtime.stream import Deltas, TextDelta
-from asr_core.types import Clip, Segment, TranscriptionRequest
+from asr_core.types import Clip, Segment, TranscriptionRequest, Waveform
 
 MAX_RETAKEN = 64
 """Times one clip may be heard again in parts: a plugin that asks for more makes no headway."""
@@ -31,17 +32,19 @@ Event = TextDelta | Segment
 
 @define(eq=False)
 class Clips:
-    """Transcribes ``clips``, in order and in their places; ``send`` hears of text and segments in that order.
+    """Transcribes ``parts`` of ``waveform``, in order and in their places; ``send`` hears of text and segments so.
 
-    The first clip that is not done is told while it is decoded, what later ones say waits for it. ``progress`` is told
-    of each clip that is done. ``results`` are one list per clip, in the clip's own order of time.
+    The first clip that is not done is told while it is decoded, what later ones say waits for it; one that overlaps
+    with others when these are done. ``progress`` is told of each part that is done. ``results`` are one list per part,
+    in its own order of time.
     """
 
     served: ServedModel
-    clips: Sequence[Clip]
+    waveform: Waveform
+    parts: Sequence[Part]
     request: TranscriptionRequest
     send: Callable[[Event], None]
-    progress: Callable[[Clip], None]
+    progress: Callable[[Part], None]
     results: list[list[ClipTranscript]] = field(init=False)
     # Every request is a caller of its own, so the clips of a long one never starve short ones.
     _caller: str = field(init=False, factory=lambda: uuid4().hex)
@@ -50,12 +53,13 @@ class Clips:
     _said: str = field(init=False, default="")
     _waiting: deque[int] = field(init=False)
     _running: int = field(init=False, default=0)
+    _done: set[int] = field(init=False, factory=set)
     _told: set[int] = field(init=False, factory=set)
 
     def __attrs_post_init__(self) -> None:
         self._deltas = Deltas(self.send)
-        self.results = [[] for _ in self.clips]
-        self._waiting = deque(range(len(self.clips)))
+        self.results = [[] for _ in self.parts]
+        self._waiting = deque(range(len(self.parts)))
 
     async def run(self) -> None:
         """Fill ``results``.
@@ -99,8 +103,8 @@ class Clips:
                 raise
             # Not this clip but what it waited for was cancelled, which the group would take for a clip that is done.
             raise OverloadedError("what computes was closed") from error
-        self._order.end(number)
-        self.progress(self.clips[number])
+        self._finish(number)
+        self.progress(self.parts[number])
         self._running -= 1
         if number == 0:
             self.served.compute.newcomers.discard(self)
@@ -115,15 +119,41 @@ class Clips:
         if not self._running:
             self._spawn(group)
 
+    def _finish(self, number: int) -> None:
+        """Of a clip that is done; each is told from where it joins the one before to where it joins the next."""
+        self._done.add(number)
+        while (turn := self._order.turn) in self._done and (not self.parts[turn].after or turn + 1 in self._done):
+            if self.parts[turn].after:
+                self._join(turn)
+            if self.parts[turn].overlaps:
+                self._tell(self.results[turn])
+            self._order.end()
+
+    def _join(self, number: int) -> None:
+        left, right = self.parts[number : number + 2]
+        cut = Cut(left.end_sample, *(2 * left.after / part.heard for part in (left, right)))
+        joined = join(self.results[number], self.results[number + 1], cut)
+        self.results[number], self.results[number + 1] = joined
+
+    def _tell(self, results: Sequence[ClipTranscript]) -> None:
+        for result in results:
+            self._deltas.extend(result.text)
+            self._deltas.end_clip()
+            for segment in result.segments:
+                self.send(segment)
+
     async def _transcribe(self, number: int) -> None:
-        done, language = self.results[number], self.request.language
-        waiting = deque([(self.clips[number], False)])
+        done, language, part = self.results[number], self.request.language, self.parts[number]
+        heard = self.waveform.clip(part.start_sample - part.before, part.end_sample + part.after)
+        waiting = deque([(heard, False)])
         while waiting:
             clip, retaken = waiting.popleft()
             result = await self._hear(clip, number, language, retaken=retaken)
             done.append(result)
             language = language or result.language
-            waiting.extendleft(reversed(_again(clip, result, retaken=retaken)))
+            again = _again(clip, result, retaken=retaken)
+            # What is behind its end, the next one hears as well.
+            waiting.extendleft((rest, why) for rest, why in reversed(again) if rest.start_sample < part.end_sample)
             if waiting and len(done) > MAX_RETAKEN:
                 raise PluginError(f"{self.served.hooks.owner}: a clip was heard again {MAX_RETAKEN} times")
 
@@ -131,42 +161,46 @@ class Clips:
         first, told = number == 0 and not self.results[0], 0
 
         def send(text: str) -> None:
-            self._told.add(number)
-            self._order.act(number, partial(self._deltas.extend, text))
+            self._act(number, partial(self._deltas.extend, text))
 
         def tell(segments: Sequence[Segment]) -> None:
             nonlocal told
             told += len(segments)
             for segment in segments:
-                self._order.act(number, partial(self.send, _placed(segment, clip, first=first)))
+                self._act(number, partial(self.send, _placed(segment, clip, first=first)))
 
         previous = self._said if self.served.chunk_policy.carry_text else ""
         result = await ClipTranscription(
             self.served, clip, self.request, language, self._caller, send, tell, previous, retaken
         ).run()
-        self._order.act(number, self._deltas.end_clip)
+        self._act(number, self._deltas.end_clip)
         tell(result.segments[told:])
         self._said = result.text or self._said
         return evolve(result, segments=tuple(_placed(segment, clip, first=first) for segment in result.segments))
 
+    def _act(self, number: int, act: Callable[[], None]) -> None:
+        """Tell of a clip that is not to be joined with others first."""
+        if not self.parts[number].overlaps:
+            self._told.add(number)
+            self._order.act(number, act)
+
     def _located(self, error: AsrError, number: int) -> AsrError:
-        if len(self.clips) == 1:
+        if len(self.parts) == 1:
             return error
         # A copy, as one error may have failed the clips of several requests.
-        located, clip = copy.copy(error), self.clips[number]
-        start, end = clip.start_sample / clip.rate, clip.end_sample / clip.rate
-        located.message = f"clip {number + 1} of {len(self.clips)}, {start:.2f} s to {end:.2f} s: {error.message}"
+        located, part = copy.copy(error), self.parts[number]
+        start, end = part.start_sample / self.waveform.rate, part.end_sample / self.waveform.rate
+        located.message = f"clip {number + 1} of {len(self.parts)}, {start:.2f} s to {end:.2f} s: {error.message}"
         located.args = (located.message,)
         return located
 
 
 @define(eq=False)
 class _Order:
-    """Acts of many, each in its turn: those of the first that has not ended happen at once, the others' wait."""
+    """Acts of many, each in its turn: those of the one whose turn it is happen at once, the others' wait."""
 
     turn: int = 0
     waiting: dict[int, list[Callable[[], None]]] = field(factory=dict)
-    ended: set[int] = field(factory=set)
 
     def act(self, number: int, act: Callable[[], None]) -> None:
         if number == self.turn:
@@ -174,12 +208,10 @@ class _Order:
         else:
             self.waiting.setdefault(number, []).append(act)
 
-    def end(self, number: int) -> None:
-        self.ended.add(number)
-        while self.turn in self.ended:
-            self.turn += 1
-            for act in self.waiting.pop(self.turn, ()):
-                act()
+    def end(self) -> None:
+        self.turn += 1
+        for act in self.waiting.pop(self.turn, ()):
+            act()
 
 
 def _again(clip: Clip, result: ClipTranscript, *, retaken: bool) -> list[tuple[Clip, bool]]:

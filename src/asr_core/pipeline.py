@@ -13,7 +13,8 @@ from asr_core.loading import ServedModel
 from asr_core.longform import Part, join_texts, split
 from asr_core.runtime.fold import shift
 from asr_core.runtime.stream import TextDelta
-from asr_core.types import Clip, Stretch, Transcript, TranscriptionRequest, Usage, Waveform, Word
+from asr_core.types import Stretch, Transcript, TranscriptionRequest, Usage, Waveform, Word
+from asr_core.words import keep_in_order
 
 ReadAudio = Callable[[int], Awaitable[Waveform]]
 """Decodes the source, under the caller's limits, at the sample rate it is given; cancelling it ends the decoding."""
@@ -81,13 +82,12 @@ async def _transcribe(
     parts = await asyncio.to_thread(split, waveform, served.splitting, request.server_vad)
     done = sum(part.end_sample - part.start_sample for part in parts if not part.speech)
 
-    def count(clip: Clip) -> None:
+    def count(part: Part) -> None:
         nonlocal done
-        done += clip.end_sample - clip.start_sample
+        done += part.end_sample - part.start_sample
         progress(done / waveform.rate, waveform.duration)
 
-    spoken = [waveform.clip(part.start_sample, part.end_sample) for part in parts if part.speech]
-    clips = Clips(served, spoken, request, send, count)
+    clips = Clips(served, waveform, [part for part in parts if part.speech], request, send, count)
     await clips.run()
     return _stitch(waveform, parts, clips.results, request)
 
@@ -105,7 +105,7 @@ def _stitch(
         language=request.language or max(languages, key=languages.__getitem__, default=None),
         duration=waveform.duration,
         segments=tuple(segment for part in done for segment in part.segments),
-        words=tuple(word for part in done for word in _words(part)),
+        words=keep_in_order((word for part in done for word in _words(part)), round(1000 * waveform.duration)),
         tokens=tuple(token for part in done for token in part.tokens),
         coverage=tuple(_coverage(waveform, parts, results)),
         guards=tuple(guard for part in done for guard in part.guards),

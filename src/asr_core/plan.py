@@ -162,10 +162,13 @@ def _check(seconds: float, limits: UploadLimits) -> None:
 
 def _latest(seconds: float, native: NativeLimit, policy: ChunkPolicy) -> Iterator[PlannedClip]:
     longest = min((cap for cap in (policy.target_s, native.seconds) if cap is not None), default=math.inf)
-    count = max(1, math.ceil(seconds / longest))
-    ends = [longest * number for number in range(1, count)]
+    overlap = min(policy.overlap_s, longest / 4)
+    own = longest - 2 * overlap
+    # The first clip and the last overlap on one side only.
+    count = max(1, math.ceil((seconds - 2 * overlap) / own))
+    ends = [overlap + own * number for number in range(1, count)]
     reasons = ["limit"] * len(ends)
-    tail = min(policy.min_tail_s, longest)
+    tail = min(policy.min_tail_s, own)
     if ends and seconds - ends[-1] < tail:
         ends[-1], reasons[-1] = seconds - tail, "tail"
     for start, end, reason in zip([0.0, *ends], [*ends, seconds], [*reasons, "end"], strict=True):

@@ -67,8 +67,8 @@ def test_every_limit_and_policy_is_there(cli: Any) -> None:
     assert names == {
         "native_limit": ["sample_rate", "seconds", "context_tokens", "audio_tokens_per_second", "clip_seconds"],
         "chunk_policy": [
-            *("target_s", "search_s", "min_tail_s", "silence_floor", "skip_s", "pad_s", "parallel", "carry_text"),
-            "least_rate",
+            *("target_s", "search_s", "overlap_s", "min_tail_s", "silence_floor", "skip_s", "pad_s", "parallel"),
+            *("carry_text", "least_rate"),
         ],
         "upload_limits": ["max_bytes", "min_seconds", "max_seconds", "max_decode_seconds"],
     }

@@ -121,7 +121,7 @@ LONG = Transcript(
         Segment(3_600_000, 3_600_500, "two", logprobs=(-math.inf,), clip_ms=3_599_990),
     ),
     words=(Word(3_600_000, 3_600_500, "two"),),
-    tokens=(SpokenToken("one", -0.5), SpokenToken(" two", math.nan)),
+    tokens=(SpokenToken("one", (1,), (-0.5,)), SpokenToken(" two", (2,), (math.nan,))),
 )
 
 

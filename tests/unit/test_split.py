@@ -328,6 +328,7 @@ POLICIES = st.builds(
     ChunkPolicy,
     target_s=st.none() | st.floats(1, 8),
     search_s=st.sampled_from([0.0, 0.01, 0.5, 2.0, 100.0]),
+    overlap_s=st.sampled_from([0.0, 0.0, 0.1, 0.49]),
     min_tail_s=st.sampled_from([0.0, 0.2, 1.0, 50.0]),
     silence_floor=st.sampled_from([0.0, 1e-3, 0.3]),
     skip_s=st.floats(0.1, 6),
@@ -370,7 +371,10 @@ def test_every_sample_is_in_one_part_and_no_clip_is_too_long(
     assert edges[-1] == len(audio.samples)
     assert all(a < b for a, b in pairwise(edges))
     cap = min(limit or np.inf, policy.target_s or np.inf) * SLOW
-    assert all(part.end_sample - part.start_sample <= cap for part in parts if part.speech)
+    assert all(part.heard <= cap for part in parts if part.speech)
+    assert all(one.after == other.before <= round(policy.overlap_s * SLOW) for one, other in pairwise(parts))
+    assert all(max(part.before, part.after) <= part.heard - part.before - part.after for part in parts)
+    assert (parts[0].before, parts[-1].after) == (0, 0)
     assert split(audio, rules, vad) == parts
 
 
@@ -404,12 +408,13 @@ def test_clips_of_what_was_cut_are_neither_many_nor_short(
     audio: Waveform, policy: ChunkPolicy, limit: float, detector: Any, trusted: bool
 ) -> None:
     cap = int(min(limit, policy.target_s or np.inf) * SLOW)
+    least = cap - 2 * min(round(policy.overlap_s * SLOW), cap // 4)
     parts = split(audio, Splitting(NativeLimit(SLOW, limit), policy, detector, trusted))
     for speech, group in groupby(parts, key=lambda part: part.speech):
         lengths = [part.end_sample - part.start_sample for part in group]
         if speech and len(lengths) > 1:
-            assert min(lengths[:-2], default=cap) >= cap // 2
-            assert lengths[-1] >= min(cap, round(policy.min_tail_s * SLOW))
+            assert min(lengths[:-2], default=cap) >= least // 2
+            assert lengths[-1] >= min(least, round(policy.min_tail_s * SLOW))
 
 
 @pytest.mark.parametrize("vad", [None, ServerVad()])

@@ -21,11 +21,13 @@ QUIET_HOPS = 10
 class Cutter:
     """Cuts what is longer than ``cap`` in the last ``search`` before that; ``tail`` is the least that may be left.
 
-    All in samples. A frame is speech where its score reaches ``threshold``.
+    Beside a cut, ``overlap`` of the other clip counts towards the cap. All in samples. A frame is speech where its
+    score reaches ``threshold``.
     """
 
     frames: Frames
     cap: int
+    overlap: int
     search: int
     tail: int
     threshold: float
@@ -33,19 +35,22 @@ class Cutter:
     def ends(self, start: int, end: int) -> list[tuple[int, Reason]]:
         """Where the clips of a stretch end, and why but for the last: for its end there is a reason outside."""
         ends: list[tuple[int, Reason]] = []
-        while end - start > self.cap:
-            start, reason = self._cut(start, end)
+        room = self.cap
+        while end - start > room:
+            start, reason = self._cut(start, end, room - self.overlap)
             ends.append((start, reason))
+            room = self.cap - self.overlap
         return ends
 
-    def _cut(self, start: int, end: int) -> tuple[int, Reason]:
+    def _cut(self, start: int, end: int, most: int) -> tuple[int, Reason]:
+        """Where a clip of at most that many samples ends."""
         # No further back than half a clip, so that clips cannot become many.
-        limit = start + self.cap
-        cut, reason = self._best(limit - min(self.search, self.cap // 2), limit)
+        limit = start + most
+        cut, reason = self._best(limit - min(self.search, most // 2), limit)
         if end - cut >= self.tail:
             return cut, reason
         limit = end - self.tail
-        return self._best(max(start + 1, end - self.cap, limit - self.search), limit)[0], "tail"
+        return self._best(max(start + 1, end - self.cap + self.overlap, limit - self.search), limit)[0], "tail"
 
     def _best(self, first: int, limit: int) -> tuple[int, Reason]:
         if (pause := self._pause(first, limit)) is not None:

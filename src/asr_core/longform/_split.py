@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from attrs import frozen
 
@@ -19,13 +20,26 @@ class Part:
 
     ``reason`` says why it ends there: the audio does (``end``), a stretch to skip begins or ends (``silence``), there
     is a pause (``pause``), nothing nearby is quieter (``quietest``), nothing could be chosen (``limit``), or the last
-    clip would have been too short (``tail``).
+    clip would have been too short (``tail``). ``before`` and ``after`` are how many samples of its neighbours are heard
+    with it.
     """
 
     start_sample: int
     end_sample: int
     speech: bool
     reason: Reason
+    before: int = 0
+    after: int = 0
+
+    @property
+    def heard(self) -> int:
+        """How many samples that are, with its own."""
+        return self.before + self.end_sample - self.start_sample + self.after
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether others hear part of what is heard with it."""
+        return self.before + self.after > 0
 
 
 @frozen(eq=False)
@@ -48,8 +62,8 @@ def split(waveform: Waveform, splitting: Splitting, server_vad: ServerVad | None
     What is silent for the policy's ``skip_s`` is skipped but for ``pad_s`` beside sound, and more where a clip would be
     shorter than ``min_tail_s``; audio in which nothing sounds is skipped whole. What remains and is longer than policy
     or model take is cut in the last ``search_s`` (at most half a clip) before that: in the middle of the longest pause,
-    else of the quietest 100 ms. With ``server_vad`` every pause it describes is skipped, unless what is said between
-    two of them is shorter than ``min_tail_s``.
+    else of the quietest 100 ms. Beside such a cut the policy's ``overlap_s`` are heard with both. With ``server_vad``
+    every pause it describes is skipped, unless what is said between two of them is shorter than ``min_tail_s``.
 
     Raises:
         PluginError: the detector broke its contract.
@@ -68,21 +82,30 @@ def _cutter(frames: Frames, splitting: Splitting, server_vad: ServerVad | None) 
     policy, rate = splitting.policy, frames.waveform.rate
     limits = [seconds for seconds in (splitting.native.seconds, policy.target_s) if seconds is not None]
     cap = max(1, int(min(limits) * rate)) if limits else len(frames.waveform.samples)
+    overlap = min(round(policy.overlap_s * rate), cap // 4)
+    tail = min(cap - 2 * overlap, round(policy.min_tail_s * rate))
     threshold = SPEECH if server_vad is None else server_vad.threshold
-    return Cutter(frames, cap, round(policy.search_s * rate), min(cap, round(policy.min_tail_s * rate)), threshold)
+    return Cutter(frames, cap, overlap, round(policy.search_s * rate), tail, threshold)
 
 
 def _parts(gaps: Sequence[Gap], cutter: Cutter, count: int) -> Iterator[Part]:
     start = 0
     for gap in (*gaps, Gap(count, count)):
-        for end, reason in cutter.ends(start, gap.start):
-            yield Part(start, end, True, reason)
-            start = end
-        if start < gap.start:
-            yield Part(start, gap.start, True, _reason(gap, count))
+        yield from _clips(start, gap.start, cutter, _reason(gap, count))
         if gap.length:
             yield Part(gap.start, gap.end, False, "end" if gap.end == count else "silence")
         start = gap.end
+
+
+def _clips(start: int, end: int, cutter: Cutter, reason: Reason) -> Iterator[Part]:
+    """Of a stretch, which ends for ``reason``; nothing is heard of any but the clips beside it."""
+    ends = [*cutter.ends(start, end), (end, reason)]
+    starts = [start, *(cut for cut, _ in ends[:-1])]
+    lengths = [to - at for at, (to, _) in zip(starts, ends, strict=True)]
+    overlaps = [0, *(min(one, other, cutter.overlap) for one, other in pairwise(lengths)), 0]
+    for at, (to, why), (before, after) in zip(starts, ends, pairwise(overlaps), strict=True):
+        if at < to:
+            yield Part(at, to, True, why, before, after)
 
 
 def _reason(gap: Gap, count: int) -> Reason:

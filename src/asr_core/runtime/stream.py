@@ -167,8 +167,11 @@ class ClipText:
 
     def spoken(self) -> tuple[SpokenToken, ...]:
         """The generated tokens that have text."""
-        texts = ((_text_of(fragment.piece), fragment.logprobs) for fragment in self._text.fragments)
-        return tuple(SpokenToken(text, sum(logprobs)) for text, logprobs in texts if text and logprobs)
+        return tuple(
+            SpokenToken(text, fragment.tokens, fragment.logprobs)
+            for fragment in self._text.fragments
+            if fragment.logprobs and (text := _text_of(fragment.piece))
+        )
 
     def _pending(self) -> Folded:
         return fold(self._text.pending, self.duration_ms, self._before)

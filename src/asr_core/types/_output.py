@@ -100,10 +100,16 @@ class Word:
 
 @frozen
 class SpokenToken:
-    """One generated token, or several that only together make text, with their summed log-probability."""
+    """One generated token, or several that only together make text, each with its log-probability."""
 
     text: str
-    logprob: float
+    ids: Tokens
+    logprobs: tuple[float, ...]
+
+    @property
+    def logprob(self) -> float:
+        """That of the whole text."""
+        return sum(self.logprobs)
 
 
 @frozen(eq=False)

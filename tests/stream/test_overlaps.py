@@ -1,0 +1,96 @@
+"""Clips that hear part of their neighbours: every word, time and sample is told once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from attrs import evolve
+
+from asr_core.errors import PluginError
+from asr_core.runtime.stream import TextDelta
+from asr_core.types import ChunkPolicy, Segment, Transcript, TranscriptionRequest
+
+RATE, PER_SECOND, SECONDS = 16_000, 4, 16
+EACH = ChunkPolicy(target_s=6.0, overlap_s=1.5, search_s=0.0, min_tail_s=0.0)
+OWN = [(0.0, 4.5), (4.5, 7.5), (7.5, 10.5), (10.5, 13.5), (13.5, 16.0)]
+HEARD = [(0.0, 6.0), (3.0, 9.0), (6.0, 12.0), (9.0, 15.0), (12.0, 16.0)]
+WORDS = [f"word{n}" for n in range(PER_SECOND * SECONDS)]
+
+Heard = tuple[list[TextDelta | Segment], Transcript]
+Hear = Callable[..., Heard]
+
+
+def script() -> list[list[list[int]]]:
+    """By second of its start, what a clip says: the words of its time, but for those at its ends."""
+    said: list[list[list[int]]] = [[] for _ in range(SECONDS)]
+    for start, end in HEARD:
+        words = WORDS[int(PER_SECOND * start) : int(PER_SECOND * end)]
+        first, last = words[0] if start == 0 else "x", words[-1] if end == SECONDS else "y"
+        said[int(start)] = [list(" ".join([first, *words[1:-1], last]).encode())]
+    return said
+
+
+@pytest.fixture(scope="module")
+def hear(opened: Any, streamed: Any) -> Hear:
+    def hear(name: str, policy: ChunkPolicy = EACH, said: Sequence[Any] | None = None, **fields: Any) -> Heard:
+        served = evolve(opened(name).served, chunk_policy=policy)
+        request = TranscriptionRequest(options={"script": json.dumps(said or script())}, **fields)
+        *events, transcript = streamed(served, np.full(SECONDS * RATE, 0.5, np.float32), request, segments=True)
+        return events, transcript
+
+    return hear
+
+
+NAMES = ("scripted-token", "scripted-segment", "scripted-clip", "scripted-flush")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_word_is_told_once_and_every_sample_accounted(hear: Hear, name: str) -> None:
+    events, transcript = hear(name)
+    assert transcript.text == " ".join(WORDS)
+    assert "".join(event.text for event in events if isinstance(event, TextDelta)) == transcript.text
+    assert [(one.start_sample / RATE, one.end_sample / RATE) for one in transcript.coverage] == OWN
+
+
+def test_the_answer_is_the_same_however_many_are_heard_at_once(hear: Hear) -> None:
+    answers = [hear("scripted-token", evolve(EACH, parallel=parallel))[1] for parallel in (1, 2, 8)]
+    assert len({(answer.text, answer.segments, answer.coverage) for answer in answers}) == 1
+
+
+def test_segments_and_tokens_are_those_of_what_is_told(hear: Hear) -> None:
+    events, transcript = hear("scripted-segment")
+    assert [event for event in events if isinstance(event, Segment)] == list(transcript.segments)
+    assert " ".join(segment.text for segment in transcript.segments) == transcript.text
+    assert all(bytes(segment.tokens).decode().strip() == segment.text for segment in transcript.segments)
+    assert all(len(segment.tokens) == len(segment.logprobs) for segment in transcript.segments)
+    assert "".join(token.text for token in transcript.tokens).replace(" ", "") == "".join(WORDS)
+
+
+def test_times_are_in_order_and_near_the_words(hear: Hear) -> None:
+    _, transcript = hear("scripted-segment")
+    segments = transcript.segments
+    assert all(one.start_ms <= one.end_ms <= other.start_ms for one, other in pairwise(segments))
+    for segment in segments:
+        first, last = (WORDS.index(word) / PER_SECOND for word in (segment.text.split()[0], segment.text.split()[-1]))
+        assert segment.start_ms / 1000 == pytest.approx(first, abs=0.5)
+        assert segment.end_ms / 1000 == pytest.approx(last + 1 / PER_SECOND, abs=0.5)
+
+
+def test_text_is_told_before_all_is_done(hear: Hear) -> None:
+    # The last clip fails, and by then the first ones have been told.
+    said = script()
+    said[12] = []
+    with pytest.raises(PluginError, match=r"clip 5 of 5, 13\.50 s to 16\.00 s"):
+        hear("scripted-token", evolve(EACH, parallel=1), said)
+
+
+def test_a_clip_that_says_nothing_leaves_what_the_next_one_heard(hear: Hear) -> None:
+    said = script()
+    said[0] = [[]]
+    _, transcript = hear("scripted-token", said=said)
+    assert transcript.text == " ".join(["x", *WORDS[PER_SECOND * 3 + 1 :]])
