@@ -27,7 +27,7 @@ required. Hooks marked *provisional* have no caller yet and may change until one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pluggy
@@ -242,12 +242,19 @@ def load_weights(model: FrontendModel, parts: frozenset[str], device: str, dtype
 
 
 @hookspec(firstresult=True)
-def encode_batch(model: LoadedModel, features: Sequence[Feature]) -> Sequence[Any]:
+def encode_batch(
+    model: LoadedModel, features: Sequence[Feature]
+) -> Sequence[Any] | Generator[None, None, Sequence[Any]]:
     """One tensor of shape [span.tokens, width] per feature, equal whoever shares the batch. Compute.
 
     Width and dtype are the same for all rows of a model. The core copies the rows to host memory, keeps them as
     ``encoder_policy`` says, and hands them to all whose features are equal; so raise rather than return rows that
     should not be kept. An item whose rows are not as promised fails alone, a call that raises fails its batch.
+
+    A generator may yield between parts of its work, such as layers, and returns the rows: a part of less than 50 ms is
+    what a short request waits for, else it is the whole call. It is suspended wherever it yields, for seconds perhaps
+    and while other work is done on the same thread, so it must not hold there what others share (a lock, or a setting
+    of the thread such as torch's autocast); and it is closed there when nobody wants its rows any more.
     """
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
 from pluggy import HookCaller
@@ -169,9 +169,16 @@ class ModelHooks:
         """Required."""
         return self._require("load_weights", Weights, model=model, parts=parts, device=device, dtype=dtype)
 
-    def encode_batch(self, model: LoadedModel, features: Sequence[Feature]) -> Sequence[Any]:
-        """One tensor per feature, or PluginError; rows are counted by the encoder service, which knows the spans."""
+    def encode_batch(
+        self, model: LoadedModel, features: Sequence[Feature]
+    ) -> Sequence[Any] | Generator[None, None, Sequence[Any]]:
+        """One tensor per feature, or PluginError; rows are counted by the encoder service, which knows the spans.
+
+        A generator's parts and its rows are checked as they come; it works where it is iterated.
+        """
         encoded = self._demand("encode_batch", model=model, features=features)
+        if isinstance(encoded, Generator):
+            return self._in_parts("encode_batch", encoded, len(features))
         return self._each("encode_batch", object, encoded, len(features))
 
     def recognize_batch(self, model: LoadedModel, features: Sequence[Feature]) -> Sequence[Recognized]:
@@ -191,7 +198,21 @@ class ModelHooks:
             raise
         # SystemExit too: a library that calls exit() must not take the server with it.
         except (Exception, SystemExit) as error:
-            raise PluginError(f"{self.owner}: {hook} raised {type(error).__name__}: {error}") from error
+            raise self._raised(hook, error) from error
+
+    def _in_parts(
+        self, hook: str, parts: Generator[None, None, Any], count: int
+    ) -> Generator[None, None, Sequence[Any]]:
+        try:
+            answer = yield from parts
+        except AsrError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise self._raised(hook, error) from error
+        return self._each(hook, object, answer, count)
+
+    def _raised(self, hook: str, error: BaseException) -> PluginError:
+        return PluginError(f"{self.owner}: {hook} raised {type(error).__name__}: {error}")
 
     def _demand(self, hook: str, **arguments: Any) -> Any:
         if hook not in self._callers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -136,7 +137,7 @@ def test_a_batch_leaves_when_it_is_full_or_has_waited() -> None:
     assert queue(1, 1, max_items=2, max_wait_s=4.0).due_in(11.0) == 0.0
     assert queue(1, 3, max_items=3, max_cost=3.0, max_wait_s=4.0).due_in(11.0) == 0.0
     assert queue(1, 1).due_in(10.0) == 0.0
-    assert queue(max_wait_s=4.0).due_in(0.0) == 0.0
+    assert queue(max_wait_s=4.0).due_in(0.0) == math.inf
 
 
 def test_a_lone_span_leaves_after_the_wait(bench: Open, make: SimpleNamespace) -> None:

@@ -1,7 +1,7 @@
 """What a plugin's answer turns into: defaults, checks and named faults."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 import numpy as np
@@ -193,6 +193,44 @@ def test_a_foreign_exception_becomes_a_named_one_and_stays_its_cause(hook: str, 
     with pytest.raises(PluginError, match=f"asr-some: {hook} raised {type(error).__name__}: .*{error}") as caught:
         call(implementing(hook, raising(error)), hook)
     assert caught.value.__cause__ is error
+
+
+def parts(answer: Any = None, error: BaseException | None = None) -> Generator[None, None, Any]:
+    yield
+    if error is not None:
+        raise error
+    return answer
+
+
+def test_an_encoding_in_parts_is_checked_where_it_ends() -> None:
+    rows = [np.zeros((5, 2))] * 2
+    running = call(implementing("encode_batch", lambda: parts(rows)), "encode_batch")
+    assert next(running) is None
+    with pytest.raises(StopIteration) as end:
+        next(running)
+    assert end.value.value is rows
+
+
+@pytest.mark.parametrize(
+    ("running", "complaint"),
+    [
+        (parts([np.zeros((5, 2))]), "must return 2 items, one per input, got 1"),
+        (parts(), "must return a sequence of object, got None"),
+        (parts(error=KeyError("lost")), "raised KeyError: 'lost'"),
+        (parts(error=SystemExit("bye")), "raised SystemExit: bye"),
+    ],
+)
+def test_an_encoding_in_parts_fails_as_a_call_does(running: Any, complaint: str) -> None:
+    with pytest.raises(PluginError, match=f"asr-some: encode_batch {complaint}"):
+        list(call(implementing("encode_batch", lambda: running), "encode_batch"))
+
+
+def test_closing_an_encoding_in_parts_ends_the_plugins() -> None:
+    plugins = parts()
+    running = call(implementing("encode_batch", lambda: plugins), "encode_batch")
+    next(running)
+    running.close()
+    assert list(plugins) == []
 
 
 def test_an_error_of_the_core_reaches_the_caller_as_it_is() -> None:

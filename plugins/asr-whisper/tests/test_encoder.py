@@ -17,7 +17,7 @@ from asr_whisper.model import encode_batch
 from asr_whisper.window import STRIDE, Window
 
 from .conftest import features
-from .tiny import FRAMES, WIDTH, distance, repeated, whisper
+from .tiny import FRAMES, WIDTH, distance, repeated, whisper, whole
 
 POSITIONS = FRAMES // 2
 
@@ -35,7 +35,7 @@ def mels(windows: int, channels: int = 8, frames: int = FRAMES) -> torch.Tensor:
 @pytest.mark.parametrize("windows", [1, 2, 5])
 def test_rows_are_those_of_transformers(windows: int) -> None:
     theirs = whisper().model.encoder
-    found = Encoder(theirs)(mels(windows), Window(POSITIONS, thinned=0))
+    found = whole(Encoder(theirs).in_parts(mels(windows), Window(POSITIONS, thinned=0)))
     torch.testing.assert_close(found, theirs(mels(windows)).last_hidden_state, atol=2e-5, rtol=1e-4)
 
 
@@ -43,7 +43,7 @@ def test_rows_are_those_of_transformers(windows: int) -> None:
 def test_a_position_that_stands_for_others_counts_as_they_would(thinned: int) -> None:
     """Transformers' layers over a window in which it stands in the place of each."""
     theirs, window = whisper().model.encoder, Window(POSITIONS, thinned)
-    found = Encoder(theirs)(mels(2), window)
+    found = whole(Encoder(theirs).in_parts(mels(2), window))
     assert found.shape == (2, POSITIONS - thinned * (STRIDE - 1), WIDTH)
     hidden = gelu(theirs.conv2(gelu(theirs.conv1(mels(2))))).transpose(1, 2) + theirs.embed_positions.weight
     hidden = hidden[:, repeated(window.positions, POSITIONS)]
@@ -58,10 +58,23 @@ def test_a_batch_is_its_windows_in_any_company() -> None:
     """Those of which less sounds give fewer rows."""
     encoder = Encoder(whisper(frames=400).model.encoder)
     batch = [Feature(one.numpy(), length=80 * number) for number, one in enumerate(mels(6, frames=400))]
-    together = encode_batch(encoder, batch)
+    together = whole(encode_batch(encoder, batch))
     assert len({len(rows) for rows in together}) > 2
     for one, rows in zip(batch, together, strict=True):
-        torch.testing.assert_close(rows, encode_batch(encoder, [one])[0], atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(rows, whole(encode_batch(encoder, [one]))[0], atol=1e-5, rtol=1e-5)
+
+
+def test_a_part_is_a_layer_at_most() -> None:
+    encoder, batch = Encoder(whisper().model.encoder), [Feature(one.numpy(), length=FRAMES) for one in mels(2)]
+    calls: list[int] = []
+    for layer in encoder.layers:
+        layer.register_forward_hook(lambda *_: calls.append(1))
+    parts = encode_batch(encoder, batch)
+    for _ in range(len(batch) * (len(encoder.layers) + 1)):
+        before = len(calls)
+        next(parts)
+        assert len(calls) <= before + 1
+    assert len(whole(parts)) == len(batch)
 
 
 @pytest.mark.parametrize(("kernel", "stride", "padding"), [(3, 1, 1), (3, 2, 1), (1, 1, 0), (5, 3, 2)])
@@ -81,7 +94,7 @@ def test_speech_through_base(
     heard = features(frontend, reading)
     exact = transformers_base.model.encoder(heard).last_hidden_state[0]
     rounded = copy.deepcopy(transformers_base.model.encoder).to(dtype)
-    (rows,) = encode_batch(Encoder(rounded), [Feature(heard[0].numpy(), length=heard.shape[-1])])
+    (rows,) = whole(encode_batch(Encoder(rounded), [Feature(heard[0].numpy(), length=heard.shape[-1])]))
     assert rows.dtype == dtype
     theirs = rounded(heard.to(dtype)).last_hidden_state[0]
     assert distance(rows, exact) < max(1e-5, 2 * distance(theirs, exact))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Generator, Sequence
+from typing import Any, TypeVar
 
 import torch
 from transformers import WhisperConfig, WhisperForConditionalGeneration
 
 from asr_whisper.window import STRIDE
+
+T = TypeVar("T")
 
 VOCABULARY = 97
 POSITIONS = 64
@@ -61,6 +63,16 @@ def logits(module: Any, ids: Sequence[int], rows: torch.Tensor, **fields: Any) -
     """What transformers says of the whole sequence at once, to rows of a whole window."""
     tokens, heard = torch.tensor([list(ids)]), repeated(rows, module.config.max_source_positions)
     return module(encoder_outputs=(heard[None],), decoder_input_ids=tokens, use_cache=False, **fields)
+
+
+def whole(parts: Generator[None, None, T]) -> T:
+    """What comes of all of them."""
+    try:
+        while True:
+            next(parts)
+    except StopIteration as end:
+        result: T = end.value
+        return result
 
 
 def distance(found: torch.Tensor, expected: torch.Tensor) -> float:

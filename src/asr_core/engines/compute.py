@@ -5,14 +5,74 @@ Two models that computed at once would fight over the cores that torch already f
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, MutableSet
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, Protocol, TypeVar
 
 from asr_core.errors import OverloadedError
+from asr_core.types import Waveform
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+class Newcomer(Protocol):
+    """A request; no two of them share a waveform."""
+
+    @property
+    def waveform(self) -> Waveform:
+        """What it is to hear."""
+
+
+class Newcomers(MutableSet[Newcomer]):
+    """Requests that are about their first clip: whoever has many clips makes room for them.
+
+    ``changed`` guards the set and is told of everybody who comes or goes; whoever waits for that and for something of
+    its own uses it as its lock.
+    """
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self._arrived: dict[Newcomer, float] = {}
+
+    def hear(self, waveform: Waveform) -> bool:
+        """Whether it is a newcomer's."""
+        return any(request.waveform is waveform for request in self)
+
+    def since(self, *, besides: Collection[int]) -> float | None:
+        """The :func:`time.monotonic` at which the first of those came whose waveform's ``id`` is not among these."""
+        with self.changed:
+            others = (at for request, at in self._arrived.items() if id(request.waveform) not in besides)
+            return min(others, default=None)
+
+    def add(self, value: Newcomer) -> None:
+        """It arrives now, unless it is here."""
+        with self.changed:
+            self._arrived.setdefault(value, time.monotonic())
+            self.changed.notify_all()
+
+    def discard(self, value: Newcomer) -> None:
+        """Its first clip is done, or it has ended; harmless for one who is not here."""
+        with self.changed:
+            self._arrived.pop(value, None)
+            self.changed.notify_all()
+
+    def __contains__(self, value: object) -> bool:
+        return value in self._arrived
+
+    def __iter__(self) -> Iterator[Newcomer]:
+        with self.changed:
+            return iter(tuple(self._arrived))
+
+    def __len__(self) -> int:
+        return len(self._arrived)
+
+    @classmethod
+    def _from_iterable(cls, values: Iterable[T]) -> set[T]:
+        """What is left of them after a subtraction is nobody's condition."""
+        return set(values)
 
 
 class Compute:
@@ -20,8 +80,7 @@ class Compute:
 
     def __init__(self) -> None:
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="asr-compute", initializer=_without_gradients)
-        self.newcomers: set[object] = set()
-        """Requests that are about their first clip: whoever has many clips makes room for them."""
+        self.newcomers = Newcomers()
 
     def submit(self, job: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Queue a job from any thread.

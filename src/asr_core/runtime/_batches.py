@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Iterable
@@ -16,7 +17,7 @@ TURN_S = 0.25
 """Seconds a batch may take: those who generate, and whoever comes meanwhile, wait for its end."""
 
 OVERTAKING = 4
-"""Spans of newcomers that go before one that waits: who has many waits longer, and never for ever."""
+"""Spans of later callers that go before one that waits: who has many waits longer, and never for ever."""
 
 Address = tuple[bytes, int]
 """Digest of a feature and the rows expected of it: plans that disagree about the rows never share an output."""
@@ -26,14 +27,16 @@ Address = tuple[bytes, int]
 class Flight:
     """One feature to encode, for ``waiters`` callers; ``arrived`` is a time of :func:`time.monotonic`.
 
-    ``caller`` is whose it is, ``turn`` how many of the same caller's go before it. ``alone`` marks one that shared a
-    batch which failed, and is tried again without company.
+    ``caller`` is whose it is, the ``id`` of the waveform, and ``turn`` how many of the same caller's go before it;
+    ``newcomer`` tells that its caller was about its first clip. ``alone`` marks one that shared a batch which failed,
+    and is tried again without company.
     """
 
     address: Address
     feature: Feature = field(repr=False)
     cost: float
     caller: int = 0
+    newcomer: bool = False
     turn: float = 0.0
     arrived: float = field(factory=time.monotonic)
     waiters: int = 0
@@ -44,8 +47,8 @@ class Flight:
 class BatchQueue:
     """Every caller's first, then every caller's second, in batches as large as the policy and the clock allow.
 
-    Of callers it is first come, first served. ``seconds`` is what a unit of cost takes, once that is known: a call
-    cannot be interrupted, so a batch is to take no longer than TURN_S. Whoever uses this holds a lock.
+    Of callers it is first come, first served. ``seconds`` is what a unit of cost takes, once that is known: not every
+    call can be interrupted, so a batch is to take no longer than TURN_S. Whoever uses this holds a lock.
     """
 
     def __init__(self, policy: EncoderPolicy) -> None:
@@ -75,9 +78,15 @@ class BatchQueue:
         return True
 
     def due_in(self, now: float) -> float:
-        """Seconds until the next batch should leave: none when it is full, or when nothing waits."""
+        """Seconds until the next batch should leave: none when it is full, and no end of them when nothing waits."""
         batch, full = self._next()
-        return 0.0 if full or not batch else max(0.0, batch[0].arrived + self._policy.max_wait_s - now)
+        if not batch:
+            return math.inf
+        return 0.0 if full else max(0.0, batch[0].arrived + self._policy.max_wait_s - now)
+
+    def callers(self) -> set[int]:
+        """Whose spans wait."""
+        return {flight.caller for flight in self._waiting}
 
     def take(self) -> list[Flight]:
         """The next batch, empty when nothing waits."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from typing import Any
@@ -47,14 +46,15 @@ class EncoderStatistics:
 class Flights:
     """Registered until they land or fail; one address flies once at a time.
 
-    Every method takes the lock itself; hold it to make several calls one step.
+    Spans of newcomers and those of the others wait in a queue each. Every method takes the lock itself; hold it to make
+    several calls one step, or to wait for spans, of which it is told.
     """
 
-    def __init__(self, policy: EncoderPolicy) -> None:
-        self.lock = threading.Condition()
+    def __init__(self, policy: EncoderPolicy, lock: threading.Condition) -> None:
+        self.lock = lock
         self.cache = EncoderCache(policy)
         self._bound = policy.queue_bound
-        self._queue = BatchQueue(policy)
+        self._newcomers, self._others = BatchQueue(policy), BatchQueue(policy)
         self._flying: dict[Address, Flight] = {}
         self._statistics = EncoderStatistics()
 
@@ -80,7 +80,7 @@ class Flights:
         """
         with self.lock:
             count = len({address for address in addresses if address not in self.cache} - self._flying.keys())
-            waiting = len(self._queue)
+            waiting = self._queued()
             if waiting and count and waiting + count > self._bound:
                 self.count(refused=1)
                 raise BusyError(f"{waiting} spans wait for the encoder already", layer="encoder")
@@ -92,9 +92,14 @@ class Flights:
             self.count(misses=1)
             flight.waiters += 1
             self._flying[flight.address] = flight
-            self._queue.push(flight)
+            self._queue(newcomers=flight.newcomer).push(flight)
             self.lock.notify_all()
             return flight.future
+
+    def of(self, caller: int) -> bool:
+        """Whether anything of this caller is on its way."""
+        with self.lock:
+            return any(flight.caller == caller for flight in self._flying.values())
 
     def leave(self, address: Address, output: Future[Any]) -> None:
         """Wait no longer: what nobody waits for is not begun, but finished once it is."""
@@ -106,17 +111,20 @@ class Flights:
 
     # For those who compute
 
-    def wait_until_due(self) -> bool:
-        """Wait for the next batch to be due; False when there is none."""
+    def due_in(self, now: float, *, newcomers: bool) -> float:
+        """Seconds until the next batch of these should leave, infinite when none of their spans waits."""
         with self.lock:
-            while (rest := self._queue.due_in(time.monotonic())) > 0:
-                self.lock.wait(rest)
-            return len(self._queue) > 0
+            return self._queue(newcomers=newcomers).due_in(now)
 
-    def take(self) -> list[Flight]:
-        """The next batch, empty when all that waited was failed meanwhile."""
+    def callers(self, *, newcomers: bool) -> set[int]:
+        """Whose spans wait in that queue."""
         with self.lock:
-            batch = self._queue.take()
+            return self._queue(newcomers=newcomers).callers()
+
+    def take(self, *, newcomers: bool) -> list[Flight]:
+        """The next batch of these, empty when all that waited was failed meanwhile."""
+        with self.lock:
+            batch = self._queue(newcomers=newcomers).take()
             self.count(batches=bool(batch), items=len(batch), retried=sum(flight.alone for flight in batch))
             return batch
 
@@ -124,7 +132,12 @@ class Flights:
         """Note how long a batch was computed."""
         cost = sum(flight.cost for flight in batch)
         with self.lock:
-            self._queue.seconds = seconds / cost if cost else 0.0
+            self._newcomers.seconds = self._others.seconds = seconds / cost if cost else 0.0
+
+    def flying(self, batch: Iterable[Flight]) -> bool:
+        """Whether any of these has neither landed nor failed."""
+        with self.lock:
+            return any(self._flying.get(flight.address) is flight for flight in batch)
 
     def land(self, flight: Flight, output: Any, size: int) -> None:
         """Keep an output of ``size`` bytes and hand it to all who wait."""
@@ -141,7 +154,7 @@ class Flights:
             again = [flight for flight in batch if self._flying.get(flight.address) is flight]
             for flight in again:
                 flight.alone = True
-            self._queue.push_front(again)
+            self._queue(newcomers=batch[0].newcomer).push_front(again)
             for flight in again:
                 self._drop_unwanted(flight)
 
@@ -156,22 +169,29 @@ class Flights:
             flight.future.set_exception(error)
 
     def fail_waiting(self, error: AsrError) -> None:
-        """Empty the queue; what is being computed goes on."""
+        """Empty the queues; what is being computed goes on."""
         with self.lock:
-            waiting = self._queue.clear()
+            waiting = self._newcomers.clear() + self._others.clear()
             self.lock.notify_all()
             self.fail(waiting, error)
 
     def fail_all(self, error: AsrError) -> None:
-        """Empty the queue and give up what is being computed."""
+        """Empty the queues and give up what is being computed."""
         with self.lock:
-            self._queue.clear()
+            self._newcomers.clear()
+            self._others.clear()
             self.fail(list(self._flying.values()), error)
 
     def _drop_unwanted(self, flight: Flight) -> None:
-        if not flight.waiters and self._queue.discard(flight):
+        if not flight.waiters and self._queue(newcomers=flight.newcomer).discard(flight):
             del self._flying[flight.address]
             self.count(unwanted=1)
+
+    def _queue(self, *, newcomers: bool) -> BatchQueue:
+        return self._newcomers if newcomers else self._others
+
+    def _queued(self) -> int:
+        return len(self._newcomers) + len(self._others)
 
     # For those who watch
 
@@ -184,4 +204,4 @@ class Flights:
     def statistics(self) -> EncoderStatistics:
         """Counters at this moment."""
         with self.lock:
-            return evolve(self._statistics, queued=len(self._queue), entries=len(self.cache), bytes=self.cache.bytes)
+            return evolve(self._statistics, queued=self._queued(), entries=len(self.cache), bytes=self.cache.bytes)

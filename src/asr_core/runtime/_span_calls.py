@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Any, Protocol
 
 from asr_core.errors import PluginError
@@ -13,8 +13,8 @@ from asr_core.types import Feature, LoadedModel, Recognized
 class SpanCall(Protocol):
     """One output per feature, in host memory and independent of its batch."""
 
-    def run(self, features: Sequence[Feature]) -> list[Any]:
-        """Call the hook; on the compute thread, returns when everything is computed."""
+    def run(self, features: Sequence[Feature]) -> Generator[None, None, list[Any]]:
+        """Call the hook; iterate on the compute thread, where it can be suspended. Returns what is all computed."""
 
     def check(self, output: Any, tokens: int) -> None:
         """Raise PluginError when this is not what a span of ``tokens`` rows was promised."""
@@ -31,9 +31,12 @@ class EncodeCall:
         self._model = model
         self._kind: tuple[int, Any] | None = None
 
-    def run(self, features: Sequence[Feature]) -> list[Any]:
+    def run(self, features: Sequence[Feature]) -> Generator[None, None, list[Any]]:
         """See :class:`SpanCall`."""
-        return [_on_host(rows) for rows in self._hooks.encode_batch(self._model, features)]
+        encoded = self._hooks.encode_batch(self._model, features)
+        if isinstance(encoded, Generator):
+            encoded = yield from encoded
+        return [_on_host(rows) for rows in encoded]
 
     def check(self, output: Any, tokens: int) -> None:
         """See :class:`SpanCall`."""
@@ -63,8 +66,9 @@ class RecognizeCall:
         self._hooks = hooks
         self._model = model
 
-    def run(self, features: Sequence[Feature]) -> list[Any]:
-        """See :class:`SpanCall`."""
+    def run(self, features: Sequence[Feature]) -> Generator[None, None, list[Any]]:
+        """See :class:`SpanCall`; in one part."""
+        yield from ()
         return list(self._hooks.recognize_batch(self._model, features))
 
     def check(self, output: Any, tokens: int) -> None:

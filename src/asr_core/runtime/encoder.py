@@ -47,7 +47,8 @@ class EncoderService:
         self._hooks = hooks
         self._model = model
         call: SpanCall = EncodeCall(hooks, model) if generates else RecognizeCall(hooks, model)
-        self._flights = Flights(policy)
+        self._newcomers = compute.newcomers
+        self._flights = Flights(policy, compute.newcomers.changed)
         self._worker = EncoderWorker(hooks.owner, call, policy, self._flights, compute)
 
     async def encode(self, clip: Clip, spans: Sequence[AudioSpan]) -> list[EncodedRows]:
@@ -111,12 +112,15 @@ class EncoderService:
         tickets: dict[AudioSpan, _Ticket] = {}
         with self._flights.lock:
             self._worker.check_open()
+            caller = id(clip.waveform)
+            # Further clips of its own, which it begins while it is alone, are not what a newcomer waits for.
+            newcomer = self._newcomers.hear(clip.waveform) and not self._flights.of(caller)
             if self._flights.missing(address for address, _ in features.values()):
                 self._worker.ensure()
             for span, (address, feature) in features.items():
                 self._flights.cache.learn(place(clip, span), address[0])
                 output = self._flights.join(address) or self._flights.launch(
-                    Flight(address, feature, span.cost, caller=id(clip.waveform))
+                    Flight(address, feature, span.cost, caller, newcomer)
                 )
                 tickets[span] = _Ticket(address, output)
         return tickets

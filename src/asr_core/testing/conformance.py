@@ -18,7 +18,7 @@ import re
 import shlex
 import sys
 import wave
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
 from subprocess import PIPE, Popen, run
@@ -327,7 +327,16 @@ def _post(url: str, fields: Mapping[str, str], file: bytes) -> Any:
 
 def _compute(served: ServedModel, features: list[Feature]) -> Sequence[Any]:
     hook = served.hooks.recognize_batch if served.engine is None else served.hooks.encode_batch
-    return served.compute.submit(hook, served.model, features).result()
+    return served.compute.submit(lambda: _whole(hook(served.model, features))).result()
+
+
+def _whole(answer: Sequence[Any] | Generator[None, None, Sequence[Any]]) -> Sequence[Any]:
+    while isinstance(answer, Generator):
+        try:
+            next(answer)
+        except StopIteration as end:
+            answer = end.value
+    return answer
 
 
 def _array(rows: Any) -> Any:

@@ -26,7 +26,8 @@ class Encoder:
     """Tests replace what it calls, to block, raise or answer something else.
 
     ``listen`` is called before features are computed, ``before`` with each batch as lists of features, ``answer`` with
-    the rows.
+    the rows. With ``parts`` encode_batch is a generator of so many, before each of which ``part`` is called with the
+    batch; ``ended`` are the batches whose generators are no more.
     """
 
     def __init__(self):
@@ -35,6 +36,9 @@ class Encoder:
         self.listen = lambda: None
         self.before = lambda batch: None
         self.answer = lambda rows: rows
+        self.parts = 0
+        self.part = lambda batch: None
+        self.ended = []
 
     def encode(self, features):
         batch = [feature.data.tolist() for feature in features]
@@ -42,6 +46,16 @@ class Encoder:
         self.threads.add(threading.current_thread().name)
         self.before(batch)
         return batch
+
+    def in_parts(self, features):
+        batch = self.encode(features)
+        try:
+            for _ in range(self.parts):
+                self.part(batch)
+                yield
+            return self.answer(rows_of(batch))
+        finally:
+            self.ended.append(batch)
 
 
 @hookimpl
@@ -90,15 +104,19 @@ def load_weights():
     return Weights(encoder=Encoder())
 
 
-@hookimpl
-def encode_batch(model, features):
+def rows_of(batch):
     import torch
 
-    batch = model.weights.encoder.encode(features)
     rows = [torch.tensor([[level, -level] for level in levels]).reshape(-1, 2) for levels in batch]
     # Views of one tensor, as a batched encoder returns them.
     whole = torch.cat(rows)
-    return model.weights.encoder.answer(list(whole.split([len(levels) for levels in batch])))
+    return list(whole.split([len(levels) for levels in batch]))
+
+
+@hookimpl
+def encode_batch(model, features):
+    encoder = model.weights.encoder
+    return encoder.in_parts(features) if encoder.parts else encoder.answer(rows_of(encoder.encode(features)))
 
 
 @hookimpl

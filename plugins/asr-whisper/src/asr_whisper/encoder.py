@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Any
 
 import torch
@@ -22,14 +23,15 @@ class Encoder(nn.Module):
         self.layers = nn.ModuleList([EncoderLayer(layer) for layer in module.layers])
         self.norm = module.layer_norm
 
-    def forward(self, mels: torch.Tensor, window: Window) -> torch.Tensor:
-        """Rows of shape [windows, rows, width] for log-mels of shape [windows, mels, frames]."""
+    def in_parts(self, mels: torch.Tensor, window: Window) -> Generator[None, None, torch.Tensor]:
+        """Rows of shape [windows, rows, width] for log-mels of shape [windows, mels, frames], a layer at a time."""
         hidden = mels.transpose(1, 2).to(self.positions.device, self.positions.dtype)
         for convolution in self.convolutions:
             hidden = gelu(convolution(hidden))
         hidden = (hidden + self.positions)[:, window.positions.to(hidden.device)]
         bias = window.bias(hidden)
         for layer in self.layers:
+            yield
             hidden = layer(hidden, bias)
         rows: torch.Tensor = self.norm(hidden)
         return rows

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 
 import torch
 
@@ -24,13 +24,15 @@ def load_weights(checkpoint: Checkpoint, parts: frozenset[str], device: str, dty
     )
 
 
-def encode_batch(encoder: Encoder, features: Sequence[Feature]) -> list[torch.Tensor]:
-    """Encoder rows of shape [rows of the window, width] per log-mel of shape [mels, frames].
+def encode_batch(encoder: Encoder, features: Sequence[Feature]) -> Generator[None, None, list[torch.Tensor]]:
+    """Encoder rows of shape [rows of the window, width] per log-mel of shape [mels, frames]; yields between layers.
 
     One by one: windows differ, and what one of them computes between two products stays in a processor's caches.
     """
-    context = len(encoder.positions)
-    return [
-        encoder(torch.from_numpy(feature.data)[None], Window.of_frames(feature.length, context))[0]
-        for feature in features
-    ]
+    context, encoded = len(encoder.positions), list[torch.Tensor]()
+    for feature in features:
+        mels, window = torch.from_numpy(feature.data)[None], Window.of_frames(feature.length, context)
+        (rows,) = yield from encoder.in_parts(mels, window)
+        encoded.append(rows)
+        yield
+    return encoded

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING
 
 from asr_core import ModelCard, hookimpl
@@ -166,7 +166,7 @@ def load_weights(model: FrontendModel, parts: frozenset[str], device: str, dtype
 
 
 @hookimpl
-def encode_batch(model: LoadedModel, features: Sequence[Feature]) -> Sequence[torch.Tensor]:
+def encode_batch(model: LoadedModel, features: Sequence[Feature]) -> Generator[None, None, Sequence[torch.Tensor]]:
     from asr_whisper import model as whisper
 
     return whisper.encode_batch(model.weights.encoder, features)
