@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.functional import linear, scaled_dot_product_attention
 
 from asr_core.kernels import PackedLinear, _linear, attend, fastest_dtype, pack_linears
-from asr_core.kernels._attention import BLOCK, FEW
+from asr_core.kernels._attention import BLOCK, FEW, SHORT
 
 DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 
@@ -83,6 +83,18 @@ def test_where_there_are_no_layouts_it_is_linear_itself(monkeypatch: pytest.Monk
     assert torch.equal(product(hidden), linear(hidden, random(5, 33), random(5)))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_without_avx512_bfloat16_is_not_laid_out(monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype) -> None:
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: False)
+    product = PackedLinear(random(5, 33, dtype=dtype))
+    assert not (dtype == torch.bfloat16 and product._packed)
+    assert_near(
+        product(random(3, 33, dtype=dtype)),
+        linear(*(x.double() for x in (random(3, 33, dtype=dtype), random(5, 33, dtype=dtype)))),
+        dtype,
+    )
+
+
 def test_no_gradients_are_kept_of_weights() -> None:
     source = nn.Linear(33, 5)
     assert not PackedLinear(source.weight, source.bias)(random(3, 33)).requires_grad
@@ -143,6 +155,19 @@ def test_attention_is_that_of_the_fused_kernel(dtype: torch.dtype, queries: int,
         asked.double(), known.double(), said.double(), attn_mask=None if mask is None else mask.double()
     )
     assert_near(attend(asked, known, said, mask), exact, dtype)
+
+
+@DTYPES
+@pytest.mark.parametrize("keys", [1, SHORT // 2, SHORT // 2 + 1, 301])
+@pytest.mark.parametrize("queries", [1, 2, BLOCK + 1])
+def test_scaled_queries_are_not_scaled_again(dtype: torch.dtype, keys: int, queries: int) -> None:
+    asked, known, said = (random(2, 3, count, 16, dtype=dtype) for count in (queries, keys, keys))
+    mask = torch.zeros(2, 1, 1, keys, dtype=dtype)
+    for scale in (1, 0.5):
+        exact = scaled_dot_product_attention(asked.double(), known.double(), said.double(), scale=scale)
+        # An error of the products is an error of the weights as many times as large.
+        for masked in (None, mask):
+            assert_near(attend(asked, known, said, masked, scale=scale), exact, dtype, roundings=16)
 
 
 @DTYPES

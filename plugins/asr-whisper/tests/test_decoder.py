@@ -135,6 +135,28 @@ def test_a_freed_listener_hears_nothing_of_before(theirs: WhisperForConditionalG
     torch.testing.assert_close(short, logits(theirs, PROMPT, encoded(2)).logits[0, -1], atol=1e-4, rtol=1e-4)
 
 
+def test_places_that_moved_for_a_forward_that_failed(theirs: WhisperForConditionalGeneration) -> None:
+    decoder, ids = ours(theirs), PROMPT
+    for slot in range(3):
+        decoder.bind(slot, encoded(slot))
+        decoder.extend([Row(slot, 0, (PROMPT,))])
+
+    def step(*slots: int) -> None:
+        at = len(ids) - 1
+        said = decoder.extend([Row(slot, at, (ids[at:],)) for slot in slots])
+        alone = [logits(theirs, ids, encoded(slot)).logits[0, -1] for slot in slots]
+        torch.testing.assert_close(said, torch.stack(alone), atol=1e-4, rtol=1e-4)
+
+    for token, slots in enumerate([(0, 1), (0, 1), (1,), (1,), (0, 1)]):
+        for slot in {0, 1, 2}.difference(slots):
+            decoder.extend([Row(slot, len(ids), ((token,),))])
+        ids = (*ids, token)
+        step(*slots)
+        with pytest.raises(TypeError, match="tokens only"):
+            decoder.extend([Row(0, len(ids), ((1,),)), Row(2, len(ids), (torch.zeros(1, 32),))])
+        step(*slots)
+
+
 def test_released_memory_can_be_used_again(theirs: WhisperForConditionalGeneration) -> None:
     decoder = ours(theirs)
     for number in (1, 2):

@@ -43,5 +43,9 @@ def pack_linears(module: Any) -> None:
 
 def _packs(dtype: torch.dtype) -> bool:
     """Whether this build of torch has the layouts; they are not part of its promised interface."""
-    here = hasattr(torch.ops.mkldnn, "_reorder_linear_weight") and torch.backends.mkldnn.is_available()
-    return bool(here) and dtype in (torch.float32, torch.bfloat16)
+    if not (hasattr(torch.ops.mkldnn, "_reorder_linear_weight") and torch.backends.mkldnn.is_available()):
+        return False
+    if dtype == torch.bfloat16:
+        # Without AVX-512, linear computes bfloat16 all the same, but oneDNN refuses to lay it out.
+        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    return bool(dtype == torch.float32)

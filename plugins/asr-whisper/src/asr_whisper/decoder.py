@@ -45,10 +45,11 @@ class WhisperDecoder(ListeningDecoder):
         seen = self.watch(rows, batch)
         ids = padded_ids(rows, self._embed.device)
         hidden = self._embed[ids] + self._positions[batch.positions]
+        mask = None if batch.even else batch.mask
         for number, layer in enumerate(self._layers):
-            hidden = hidden + layer.remember(hidden, self._own[number], batch.mask)
+            hidden = hidden + layer.remember(hidden, self._own[number], mask)
             queries = layer.asks(hidden)
-            seen.look(number, queries * queries.shape[-1] ** -0.5)
+            seen.look(number, queries)
             hidden = hidden + layer.listen(queries, self.heard.layers[number], self.heard.mask)
             hidden = hidden + layer.mlp(hidden)
         self.keep(seen)
@@ -66,22 +67,24 @@ class DecoderLayer:
         self._own_norm, self._own = layer.self_attn_layer_norm, fused_projection(own)
         self._own_output = PackedLinear(own.out_proj.weight, own.out_proj.bias)
         self._heard_norm = layer.encoder_attn_layer_norm
-        self._asks = PackedLinear(heard.q_proj.weight, heard.q_proj.bias)
+        # The scale of the products is in the weights: exact, as the square root of a Whisper's width 64 is 8.
+        scale = heard.head_dim**-0.5
+        self._asks = PackedLinear(heard.q_proj.weight * scale, heard.q_proj.bias * scale)
         self._heard_output = PackedLinear(heard.out_proj.weight, heard.out_proj.bias)
 
-    def remember(self, hidden: torch.Tensor, memory: SlotLayer, mask: torch.Tensor) -> torch.Tensor:
+    def remember(self, hidden: torch.Tensor, memory: SlotLayer, mask: torch.Tensor | None) -> torch.Tensor:
         """To be added to ``hidden``, whose keys and values go to ``memory`` first."""
         queries, keys, values = split_heads(self._own(self._own_norm(hidden)), 3, self.heads)
         added: torch.Tensor = self._own_output(join_heads(attend(queries, *memory.update(keys, values), mask)))
         return added
 
     def asks(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Queries of shape [rows, heads, positions, width] to what is heard."""
+        """Scaled queries of shape [rows, heads, positions, width] to what is heard."""
         return split_heads(self._asks(self._heard_norm(hidden)), 1, self.heads)[0]
 
     def listen(self, queries: torch.Tensor, memory: SlotLayer, mask: torch.Tensor | None) -> torch.Tensor:
         """To be added to the hidden states."""
-        added: torch.Tensor = self._heard_output(join_heads(attend(queries, *memory.readable, mask)))
+        added: torch.Tensor = self._heard_output(join_heads(attend(queries, *memory.readable, mask, scale=1)))
         return added
 
 

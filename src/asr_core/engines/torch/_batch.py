@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import TypeAlias
 
 import torch
@@ -61,40 +62,52 @@ class Batch:
     """Rows in the order of the neighbouring ``places`` they occupy; queries beyond a row's end are padding.
 
     ``positions`` [rows, width] and the additive ``mask`` [rows, 1, width, length] make a padding query repeat the last
-    true one: it reads its own row only. ``rows`` and ``offsets`` number the true queries, the only ones whose keys are
-    written, to ``write_places`` and ``write_positions``.
+    true one: it reads its own row only. ``lengths`` [rows, 1] tell which are true. Of an ``even`` batch all write at
+    the last position, one each, and the mask hides nothing. ``dtype`` is that of hidden states and mask.
     """
 
     places: slice
     length: int
+    even: bool
     positions: torch.Tensor
-    mask: torch.Tensor
-    rows: torch.Tensor
-    offsets: torch.Tensor
-    write_places: torch.Tensor
-    write_positions: torch.Tensor
+    lengths: torch.Tensor
+    dtype: torch.dtype
 
     @classmethod
     def of(cls, rows: Sequence[Row], first_place: int, like: torch.Tensor) -> Batch:
         """For rows in the places from ``first_place`` on; ``like`` has the device and dtype of hidden states."""
-        device = like.device
         starts = torch.tensor([[row.start] for row in rows])
         lengths = torch.tensor([[row.length] for row in rows])
-        steps = torch.arange(int(lengths.max()))[None]
-        positions = starts + torch.minimum(steps, lengths - 1)
-        true_rows, offsets = (steps < lengths).nonzero(as_tuple=True)
-        length = int(positions.max()) + 1
-        there = positions.to(device)
+        steps = torch.arange(max(row.length for row in rows))
+        length = max(row.start + row.length for row in rows)
         return cls(
             places=slice(first_place, first_place + len(rows)),
             length=length,
-            positions=there,
-            mask=additive_mask(torch.arange(length, device=device) <= there[:, None, :, None], like.dtype),
-            rows=true_rows.to(device),
-            offsets=offsets.to(device),
-            write_places=(true_rows + first_place).to(device),
-            write_positions=positions[true_rows, offsets].to(device),
+            even=all(row.length == 1 and row.start + 1 == length for row in rows),
+            positions=(starts + torch.minimum(steps, lengths - 1)).to(like.device),
+            lengths=lengths.to(like.device),
+            dtype=like.dtype,
         )
+
+    # Made when first asked for: an even batch, which most steps of one request are, does without them.
+    @cached_property
+    def mask(self) -> torch.Tensor:
+        """See the class."""
+        seen = torch.arange(self.length, device=self.positions.device) <= self.positions[:, None, :, None]
+        return additive_mask(seen, self.dtype)
+
+    @cached_property
+    def true(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Rows and offsets of the true queries, the only ones whose keys are written."""
+        steps = torch.arange(self.positions.shape[1], device=self.positions.device)
+        rows, offsets = (steps < self.lengths).nonzero(as_tuple=True)
+        return rows, offsets
+
+    @cached_property
+    def written(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Places and positions that keys of the true queries go to."""
+        rows, _ = self.true
+        return rows + self.places.start, self.positions[self.true]
 
 
 def additive_mask(seen: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

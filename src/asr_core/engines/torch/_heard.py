@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import torch
-from torch.nn.utils.rnn import pad_sequence
 
 from asr_core.engines.torch._batch import Batch, Row
 from asr_core.engines.torch._memory import SlotLayer, SlotMemory
@@ -27,7 +26,7 @@ class Heard:
         self.mask: torch.Tensor | None = None
         self._memory = memory
         self._biases: dict[int, torch.Tensor] = {}
-        self._company: tuple[int, ...] = ()
+        self._shown: tuple[int, ...] = ()
 
     def bind(self, slot: int, pairs: Iterable[Pair], bias: torch.Tensor | None = None) -> None:
         """Let ``slot`` hear these, a pair per layer, and forget all else it held.
@@ -35,7 +34,7 @@ class Heard:
         ``bias`` [n] is added to the products of queries and keys.
         """
         self._memory.rewind(slot, 0, 0)
-        self._company = ()
+        self._shown = ()
         for number, (keys, values) in enumerate(pairs):
             if number == len(self.layers):
                 self.layers.append(self._memory.new_layer())
@@ -51,22 +50,28 @@ class Heard:
         if unbound := [row.slot for row in rows if row.slot not in self._biases]:
             raise ValueError(f"slots {unbound} were never bound to encoder rows")
         lengths = [len(self._biases[row.slot]) for row in rows]
-        for layer in self.layers:
-            layer.show(batch.places, max(lengths))
-        company = tuple(row.slot for row in rows)
-        if company != self._company:
-            hidden = torch.finfo(batch.mask.dtype).min
-            biases = [self._biases[slot] for slot in company]
-            mask = pad_sequence(biases, batch_first=True, padding_value=hidden).to(batch.mask)[:, None, None]
-            self._company, self.mask = company, mask if mask.any() else None
+        # What the last forward was shown, this one may read as well.
+        if (shown := (self._memory.moves, *(row.slot for row in rows))) != self._shown:
+            self._shown = ()
+            self._gather(rows, batch, max(lengths))
+            self._shown = shown
         return lengths
+
+    def _gather(self, rows: Sequence[Row], batch: Batch, longest: int) -> None:
+        settled = [layer.settle(batch.places, longest) for layer in self.layers]
+        shape = (len(rows), 1, 1, max(settled, default=longest))
+        mask = torch.full(shape, torch.finfo(batch.dtype).min, dtype=batch.dtype, device=batch.positions.device)
+        for number, row in enumerate(rows):
+            bias = self._biases[row.slot]
+            mask[number, :, :, : len(bias)] = bias
+        self.mask = mask if mask.any() else None
 
     def free(self, slot: int) -> None:
         """``slot`` hears nothing."""
         self._biases.pop(slot, None)
-        self._company = ()
+        self._shown = ()
 
     def release(self) -> None:
         """No slot hears anything."""
         self._biases.clear()
-        self._company, self.mask = (), None
+        self._shown, self.mask = (), None

@@ -13,6 +13,7 @@ import torch
 from transformers.cache_utils import CacheLayerMixin
 
 from asr_core.engines.torch._batch import Batch
+from asr_core.kernels import reads_stretches
 
 STEP = 64
 """Positions are allocated in multiples of this many, so that growing with every token does not mean copying with it."""
@@ -37,6 +38,23 @@ class SlotLayer:
         """Let the coming forward read ``length`` positions of neighbouring places."""
         self.keys, self.values = (stored[places, :, :length] for stored in self._stored)
 
+    def settle(self, places: slice, length: int) -> int:
+        """Let many forwards read ``length`` positions or, where that is faster, more; how many.
+
+        Of products that copy a stretch before they read it, one row has a copy made once, and more rows read to the
+        end of the memory, zeros behind their own: with 562 of 1500 positions, steps of a base model take 9 ms instead
+        of 11, and of 16 rows 28 instead of 35.
+        """
+        self.show(places, length)
+        if reads_stretches(self.readable[0]):
+            return length
+        if places.stop - places.start == 1:
+            self.keys, self.values = (shown.contiguous() for shown in self.readable)
+            return length
+        whole = int(self._stored[0].shape[2])
+        self.show(places, whole)
+        return whole
+
     def update(
         self, keys: torch.Tensor, values: torch.Tensor, *args: Any, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -45,11 +63,21 @@ class SlotLayer:
         if batch is None:
             raise RuntimeError("a module wrote keys outside of a batch")
         self.reserve(batch.places.stop, -(-batch.length // STEP) * STEP, keys, values)
+        if batch.even:
+            return self._append(batch, keys, values)
+        (rows, offsets), (places, positions) = batch.true, batch.written
         for stored, new in zip(self._stored, (keys, values), strict=True):
             # Of steps every position is true.
-            true = new[:, :, 0] if new.shape[2] == 1 else new.transpose(1, 2)[batch.rows, batch.offsets]
-            stored[batch.write_places, :, batch.write_positions] = true
+            true = new[:, :, 0] if new.shape[2] == 1 else new.transpose(1, 2)[rows, offsets]
+            stored[places, :, positions] = true
         self.show(batch.places, batch.length)
+        return self.readable
+
+    def _append(self, batch: Batch, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Copies one stretch, where writing by lists of places takes three times as long."""
+        self.show(batch.places, batch.length)
+        for shown, new in zip(self.readable, (keys, values), strict=True):
+            shown[:, :, -1:] = new
         return self.readable
 
     @property
@@ -60,11 +88,12 @@ class SlotLayer:
         return self.keys, self.values
 
     def store(self, place: int, keys: torch.Tensor, values: torch.Tensor) -> None:
-        """Fill ``place`` with keys and values of shape [heads, n, width] from its first position on."""
+        """Fill ``place`` with keys and values of shape [heads, n, width], and zeros behind them."""
         length = keys.shape[1]
         self.reserve(place + 1, length, keys[None], values[None])
         for stored, new in zip(self._stored, (keys, values), strict=True):
             stored[place, :, :length] = new
+            stored[place, :, length:] = 0
 
     def reserve(self, places: int, positions: int, *like: torch.Tensor) -> None:
         """Make room, keeping what is there; never written memory is zero, as NaN times a weight of 0 is NaN."""
@@ -118,12 +147,13 @@ def _grown(stored: torch.Tensor, places: int, positions: int) -> torch.Tensor:
 class SlotMemory:
     """Which place a slot's keys lie in, and how many positions of it are valid; ``capacity`` bounds them.
 
-    ``batch`` is what the coming forward writes and reads.
+    ``batch`` is what the coming forward writes and reads; ``moves`` grows when views of places may have become wrong.
     """
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.batch: Batch | None = None
+        self.moves = 0
         self.layers: list[SlotLayer] = []
         self._places: list[int | None] = []  # the slot that lies in each place
         self._lengths: dict[int, int] = {}
@@ -186,6 +216,7 @@ class SlotMemory:
         self._lengths.clear()
 
     def _swap(self, one: int, other: int) -> None:
+        self.moves += 1
         # Memory that runs out must not leave some layers moved and others not.
         contents = [layer.exchanged(one, other) for layer in self.layers]
         for layer, content in zip(self.layers, contents, strict=True):
