@@ -15,8 +15,9 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ import httpx
 import numpy as np
 import soundfile
 
+from asr_core.bench.sounds import unique, wav
 from asr_core.testing.server import TRANSCRIPTIONS, Server
 
 RATE = 16_000
@@ -75,12 +77,12 @@ async def uploading(client: httpx.AsyncClient, model: str, sound: bytes) -> Asyn
     await asyncio.gather(work, return_exceptions=True)
 
 
-async def short(client: httpx.AsyncClient, model: str, sound: bytes, requests: int, at_once: int) -> dict[str, float]:
+async def short(client: httpx.AsyncClient, model: str, sounds: Iterator[bytes], at_once: int) -> dict[str, float]:
     """Seconds that requests take of which ``at_once`` are always on their way."""
-    left, seconds = iter(range(requests)), list[float]()
+    seconds: list[float] = []
 
     async def one_after_another() -> None:
-        for _ in left:
+        for sound in sounds:
             begun = time.monotonic()
             answer = await client.post(TRANSCRIPTIONS, data={"model": model}, files={"file": sound})
             answer.raise_for_status()
@@ -92,15 +94,23 @@ async def short(client: httpx.AsyncClient, model: str, sound: bytes, requests: i
 
 
 async def compare(url: str, options: argparse.Namespace) -> dict[str, Any]:
-    model, clip, long = options.model, flac(speech(5.0)), flac(speech(options.seconds))
+    model, long = options.model, flac(speech(options.seconds))
+    # Of equal ones that come together, the server would encode one.
+    clip, seeds = (speech(5.0) * 2**15).astype(np.int16), count()
+
+    def clips(number: int) -> Iterator[bytes]:
+        seed = next(seeds)
+        return iter([wav(unique(clip, seed, n)) for n in range(number)])
+
     report: dict[str, Any] = {"model": model, "long_seconds": options.seconds}
     async with httpx.AsyncClient(base_url=url, timeout=3600.0) as client:
-        await short(client, model, clip, 4, 2)
+        await short(client, model, clips(4), 2)
         for at_once in (1, 4):
-            alone = await short(client, model, clip, options.requests, at_once)
+            alone = await short(client, model, clips(options.requests), at_once)
             async with uploading(client, model, long) as upload:
+                sounds = clips(options.requests)
                 words, begun = upload.words, time.monotonic()
-                beside = await short(client, model, clip, options.requests, at_once)
+                beside = await short(client, model, sounds, at_once)
                 pace = (upload.words - words) / (time.monotonic() - begun)
             ratio = round(beside["p95"] / alone["p95"], 2)
             report[f"at_once_{at_once}"] = {
