@@ -4,6 +4,7 @@ import io
 import struct
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Iterator
 from fractions import Fraction
 from types import SimpleNamespace
@@ -14,6 +15,8 @@ import numpy as np
 import pytest
 
 from asr_core.audio import load
+from asr_core.audio._decode import Block
+from asr_core.audio._track import Track
 from asr_core.errors import AudioTooLongError, DecodeTimeoutError, UploadTooLargeError
 from asr_core.types import UploadLimits
 
@@ -137,6 +140,22 @@ def test_a_long_file_stands_in_memory_once(make: SimpleNamespace, measure: Any) 
     assert outcome == str(900 * 16000)
     # 58 MB is what is asked for; the sound at its own rate would add 159 MB.
     assert grown < 120
+
+
+def test_hours_have_room_for_minutes_more_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The room is cleared when it is made, so it is memory as much as the sound is."""
+    block, count = Block(np.ones(65536, np.float32), 16000), 200
+    monkeypatch.setattr("asr_core.audio._track._MAX_ROOM", len(block.samples))
+    track = Track(16000, 3600.0)
+    tracemalloc.start()
+    try:
+        for _ in range(count):
+            track.add(block)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < (count + 5) * block.samples.nbytes
+    assert len(track.finish()) == count * len(block.samples)
 
 
 def absurd_movie(samples: int, size: int, per_chunk: int, chunks: int, codec: bytes) -> bytes:

@@ -215,8 +215,17 @@ def test_a_key_sets_spans_apart_but_equal_features_meet_again(bench: Open, make:
     assert there.extracted == [0, 0]
     assert there.batches == [[1]]
     assert first.key == second.key
-    assert len(first.key) == 16
     assert torch.equal(first.rows, second.rows)
+
+
+def test_equal_features_of_which_more_rows_are_made_have_another_key(bench: Open, make: SimpleNamespace) -> None:
+    there, clip = bench("bounded"), make.sound(1)
+
+    async def key(tokens: int) -> bytes:
+        there.encoder.answer = lambda rows: [one.repeat(tokens, 1) for one in rows]
+        return (await there.service.encode(clip, make.frames(0, tokens=tokens)))[0].key
+
+    assert asyncio.run(key(1)) != asyncio.run(key(2))
 
 
 def test_a_stretch_of_the_waveform_is_not_the_whole(bench: Open, make: SimpleNamespace) -> None:

@@ -157,8 +157,8 @@ def test_the_window_is_what_the_encoder_has_positions_for() -> None:
 
 def test_one_span_covers_the_clip(frontend: Frontend) -> None:
     clip = prepared(frontend)
-    # 125 of sound, 50 of silence, and of 1325 more one in eight, with five left over.
-    assert clip.spans == (AudioSpan(0, 5 * SECOND // 2, tokens=125 + 50 + 5 + 165),)
+    # 125 of sound, 50 of silence, and of 1325 more one in eight, 160 of them, with 45 left over.
+    assert clip.spans == (AudioSpan(0, 5 * SECOND // 2, tokens=125 + 50 + 45 + 160),)
     assert clip.cross == 0
 
 

@@ -11,6 +11,8 @@ from asr_core.types import Hole, Samples
 
 # One call of the resampler for many small frames; 4 s of 16 kHz.
 _BATCH = 65536
+# Samples of room at once, 64 MiB: room is cleared when it is made, so all of it counts as memory.
+_MAX_ROOM = 1 << 24
 _MAX_HOLES = 100
 
 
@@ -87,7 +89,8 @@ class Track:
         end = self._filled + len(block)
         if end > len(self._samples):
             # In place: the allocator moves the pages of a large array, it does not hold it twice.
-            self._samples.resize(max(end, len(self._samples) * 5 // 4), refcheck=False)
+            room = min(len(self._samples) // 4, _MAX_ROOM)
+            self._samples.resize(max(end, len(self._samples) + room), refcheck=False)
         self._samples[self._filled : end] = block
         self._filled = end
 

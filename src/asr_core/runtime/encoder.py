@@ -52,7 +52,7 @@ class EncoderService:
         self._worker = EncoderWorker(hooks.owner, call, policy, self._flights, compute)
 
     async def encode(self, clip: Clip, spans: Sequence[AudioSpan]) -> list[EncodedRows]:
-        """Rows of shape [span.tokens, width] per span, in host memory, keyed by the digest of the features.
+        """Rows of shape [span.tokens, width] per span, in host memory, keyed by features and number of rows.
 
         Raises:
             PluginError: a hook raised, or the rows are not as many or not of the kind that was promised.
@@ -60,7 +60,10 @@ class EncoderService:
             DeadlineError: a call took longer than the policy allows.
             OverloadedError: the queue is full, an earlier call hangs, or the service is closed.
         """
-        return [EncodedRows(rows, digest) for digest, rows in await self._outputs(clip, spans)]
+        return [
+            EncodedRows(rows, digest + tokens.to_bytes(4, "little"))
+            for (digest, tokens), rows in await self._outputs(clip, spans)
+        ]
 
     async def recognize(self, clip: Clip, spans: Sequence[AudioSpan]) -> list[Recognized]:
         """Tokens per span, of a model that does not generate; raises as :meth:`encode` does."""
@@ -80,14 +83,14 @@ class EncoderService:
         with self._flights.lock:
             self._flights.cache.clear()
 
-    async def _outputs(self, clip: Clip, spans: Sequence[AudioSpan]) -> list[tuple[bytes, Any]]:
+    async def _outputs(self, clip: Clip, spans: Sequence[AudioSpan]) -> list[tuple[Address, Any]]:
         tickets = self._find(clip, spans)
         try:
             missing = tuple(span for span in dict.fromkeys(spans) if span not in tickets)
             if missing:
                 features = await asyncio.to_thread(self._extract, clip, missing)
                 tickets |= self._admit(clip, features)
-            return [(tickets[span].address[0], await tickets[span].wait()) for span in spans]
+            return [(tickets[span].address, await tickets[span].wait()) for span in spans]
         finally:
             for ticket in tickets.values():
                 self._flights.leave(ticket.address, ticket.output)

@@ -45,9 +45,8 @@ class WhisperDecoder(ListeningDecoder):
         seen = self.watch(rows, batch)
         ids = padded_ids(rows, self._embed.device)
         hidden = self._embed[ids] + self._positions[batch.positions]
-        mask = None if batch.even else batch.mask
         for number, layer in enumerate(self._layers):
-            hidden = hidden + layer.remember(hidden, self._own[number], mask)
+            hidden = hidden + layer.remember(hidden, self._own[number], batch.mask)
             queries = layer.asks(hidden)
             seen.look(number, queries)
             hidden = hidden + layer.listen(queries, self.heard.layers[number], self.heard.mask)
@@ -72,7 +71,7 @@ class DecoderLayer:
         self._asks = PackedLinear(heard.q_proj.weight * scale, heard.q_proj.bias * scale)
         self._heard_output = PackedLinear(heard.out_proj.weight, heard.out_proj.bias)
 
-    def remember(self, hidden: torch.Tensor, memory: SlotLayer, mask: torch.Tensor | None) -> torch.Tensor:
+    def remember(self, hidden: torch.Tensor, memory: SlotLayer, mask: torch.Tensor) -> torch.Tensor:
         """To be added to ``hidden``, whose keys and values go to ``memory`` first."""
         queries, keys, values = split_heads(self._own(self._own_norm(hidden)), 3, self.heads)
         added: torch.Tensor = self._own_output(join_heads(attend(queries, *memory.update(keys, values), mask)))

@@ -17,6 +17,9 @@ FLOOR = 1e-10
 RANGE = 8.0
 """Powers of ten below the loudest, where everything quieter is cut off."""
 
+BLOCK = 250
+"""Frames at once, in a megabyte: as many windows as there are threads are computed at the same time."""
+
 HANN = np.hanning(WIDTH + 1)[:-1].astype(np.float32)
 
 
@@ -29,8 +32,12 @@ def log_mel(samples: Samples, filters: npt.NDArray[np.float32], frames: int) -> 
     padded = np.pad(samples, (0, min(WIDTH, frames * HOP - len(samples))))
     centred = np.pad(padded, WIDTH // 2, mode="reflect")
     stretches = np.lib.stride_tricks.sliding_window_view(centred, WIDTH)[::HOP][:count]
-    spectrum = np.fft.rfft(stretches * HANN, axis=1)
-    power = np.square(spectrum.real) + np.square(spectrum.imag)
     logs = np.full((len(filters[0]), frames), np.log10(FLOOR), np.float32)
-    logs[:, :count] = np.log10(np.maximum(power.astype(np.float32) @ filters, FLOOR)).T
-    return (np.maximum(logs, logs.max() - RANGE) + 4.0) / 4.0
+    for start in range(0, count, BLOCK):
+        spectrum = np.fft.rfft(stretches[start : start + BLOCK] * HANN, axis=1)
+        power = np.square(spectrum.real) + np.square(spectrum.imag)
+        logs[:, start : start + len(power)] = np.log10(np.maximum(power.astype(np.float32) @ filters, FLOOR)).T
+    np.maximum(logs, logs.max() - RANGE, out=logs)
+    logs += 4.0
+    logs /= 4.0
+    return logs

@@ -57,17 +57,24 @@ def length_classes(rows: Sequence[Row]) -> list[list[Row]]:
     return [classes[size] for size in sorted(classes)]
 
 
+STEP = 64
+"""Positions are read and allocated in multiples of this many: growing with every token would mean copying with it, and
+oneDNN keeps half a megabyte for every length of a product that it met."""
+
+
 @frozen(eq=False)
 class Batch:
     """Rows in the order of the neighbouring ``places`` they occupy; queries beyond a row's end are padding.
 
     ``positions`` [rows, width] and the additive ``mask`` [rows, 1, width, length] make a padding query repeat the last
-    true one: it reads its own row only. ``lengths`` [rows, 1] tell which are true. Of an ``even`` batch all write at
-    the last position, one each, and the mask hides nothing. ``dtype`` is that of hidden states and mask.
+    true one: it reads its own row only. ``lengths`` [rows, 1] tell which are true. ``length`` positions are read, a
+    multiple of STEP. Of an ``even`` batch each row writes one, the last of its ``end``. ``dtype`` is that of hidden
+    states and mask.
     """
 
     places: slice
     length: int
+    end: int
     even: bool
     positions: torch.Tensor
     lengths: torch.Tensor
@@ -79,17 +86,17 @@ class Batch:
         starts = torch.tensor([[row.start] for row in rows])
         lengths = torch.tensor([[row.length] for row in rows])
         steps = torch.arange(max(row.length for row in rows))
-        length = max(row.start + row.length for row in rows)
+        end = max(row.start + row.length for row in rows)
         return cls(
             places=slice(first_place, first_place + len(rows)),
-            length=length,
-            even=all(row.length == 1 and row.start + 1 == length for row in rows),
+            length=-(-end // STEP) * STEP,
+            end=end,
+            even=all(row.length == 1 and row.start + 1 == end for row in rows),
             positions=(starts + torch.minimum(steps, lengths - 1)).to(like.device),
             lengths=lengths.to(like.device),
             dtype=like.dtype,
         )
 
-    # Made when first asked for: an even batch, which most steps of one request are, does without them.
     @cached_property
     def mask(self) -> torch.Tensor:
         """See the class."""
@@ -98,7 +105,7 @@ class Batch:
 
     @cached_property
     def true(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Rows and offsets of the true queries, the only ones whose keys are written."""
+        """Rows and offsets of the true queries, the only ones whose keys are written; an even batch never asks."""
         steps = torch.arange(self.positions.shape[1], device=self.positions.device)
         rows, offsets = (steps < self.lengths).nonzero(as_tuple=True)
         return rows, offsets

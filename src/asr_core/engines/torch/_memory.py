@@ -15,9 +15,6 @@ from transformers.cache_utils import CacheLayerMixin
 from asr_core.engines.torch._batch import Batch
 from asr_core.kernels import reads_stretches
 
-STEP = 64
-"""Positions are allocated in multiples of this many, so that growing with every token does not mean copying with it."""
-
 
 class SlotLayer:
     """Keys and values of one layer, each of shape [places, heads, positions, width]; what transformers calls a layer.
@@ -62,7 +59,7 @@ class SlotLayer:
         batch = self._memory.batch
         if batch is None:
             raise RuntimeError("a module wrote keys outside of a batch")
-        self.reserve(batch.places.stop, -(-batch.length // STEP) * STEP, keys, values)
+        self.reserve(batch.places.stop, batch.length, keys, values)
         if batch.even:
             return self._append(batch, keys, values)
         (rows, offsets), (places, positions) = batch.true, batch.written
@@ -77,7 +74,7 @@ class SlotLayer:
         """Copies one stretch, where writing by lists of places takes three times as long."""
         self.show(batch.places, batch.length)
         for shown, new in zip(self.readable, (keys, values), strict=True):
-            shown[:, :, -1:] = new
+            shown[:, :, batch.end - 1 : batch.end] = new
         return self.readable
 
     @property
