@@ -131,7 +131,7 @@ class Clips:
 
     def _join(self, number: int) -> None:
         left, right = self.parts[number : number + 2]
-        cut = Cut(left.end_sample, *(2 * left.after / part.heard for part in (left, right)))
+        cut = Cut.between(left, right, self.waveform, self.served.chunk_policy.silence_floor)
         joined = join(self.results[number], self.results[number + 1], cut)
         self.results[number], self.results[number + 1] = joined
 
@@ -144,8 +144,7 @@ class Clips:
 
     async def _transcribe(self, number: int) -> None:
         done, language, part = self.results[number], self.request.language, self.parts[number]
-        heard = self.waveform.clip(part.start_sample - part.before, part.end_sample + part.after)
-        waiting = deque([(heard, False)])
+        waiting = deque([(part.heard(self.waveform), False)])
         while waiting:
             clip, retaken = waiting.popleft()
             result = await self._hear(clip, number, language, retaken=retaken)

@@ -254,7 +254,7 @@ def encode_batch(
     A generator may yield between parts of its work, such as layers, and returns the rows: a part of less than 50 ms is
     what a short request waits for, else it is the whole call. It is suspended wherever it yields, for seconds perhaps
     and while other work is done on the same thread, so it must not hold there what others share (a lock, or a setting
-    of the thread such as torch's autocast); and it is closed there when nobody wants its rows any more.
+    of the thread such as torch's autocast); and it may be closed there.
     """
 
 

@@ -8,19 +8,37 @@ from itertools import accumulate
 from attrs import evolve, frozen
 
 from asr_core.ledger import ClipTranscript
-from asr_core.longform import seam
-from asr_core.types import Guard, Segment, SpokenToken, Stretch, Word
+from asr_core.longform import Part, seam
+from asr_core.speech import Voice
+from asr_core.types import Clip, Guard, Segment, SpokenToken, Stretch, Waveform, Word
+
+NEAR = 40
+"""Characters after the last one in which the next is looked for: an aligner's word may not be there, or only later."""
 
 Results = Sequence[ClipTranscript]
 
 
 @frozen
 class Cut:
-    """At ``sample`` of the audio; the ``left_share`` and ``right_share`` of their time clips heard on both sides."""
+    """At ``sample`` of the audio; of what is said in either clip, the other heard a share too."""
 
     sample: int
     left_share: float
     right_share: float
+
+    @classmethod
+    def between(cls, left: Part, right: Part, waveform: Waveform, floor: float) -> Cut:
+        """The cut of two neighbours; nothing below ``floor`` is taken for speech."""
+        both = right.start_sample - right.before, left.end_sample + left.after
+        return cls(left.end_sample, *(_share(part.heard(waveform), *both, floor) for part in (left, right)))
+
+
+def _share(clip: Clip, start: int, end: int, floor: float) -> float:
+    """How much of the voice of ``clip`` lies between these samples; of the clip, where none stands out."""
+    voice = Voice.of(clip.samples, clip.rate, floor)
+    first, last = (round(1000 * (sample - clip.start_sample) / clip.rate) for sample in (start, end))
+    whole = voice.ms(0, round(1000 * clip.duration))
+    return voice.ms(first, last) / whole if whole else (end - start) / len(clip.samples)
 
 
 def join(left: Results, right: Results, cut: Cut) -> tuple[list[ClipTranscript], list[ClipTranscript]]:
@@ -79,9 +97,9 @@ def _places(text: str, parts: Iterable[Segment | Word | SpokenToken]) -> Iterato
     end = 0
     for part in parts:
         shown = part.text.strip()
-        start = max(text.find(shown, end), end)
-        end = start + len(shown)
-        yield start
+        start = text.find(shown, end, end + len(shown) + NEAR)
+        yield max(start, end)
+        end = end if start < 0 else start + len(shown)
 
 
 def _part(segment: Segment, begin: int, tokens: Sequence[SpokenToken], first: int, last: int) -> Segment:

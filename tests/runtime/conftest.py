@@ -56,6 +56,7 @@ class Bench:
     service: EncoderService
     model: LoadedModel
     compute: Compute
+    asked: int = 0
 
     @property
     def encoder(self) -> Any:
@@ -77,6 +78,7 @@ class Bench:
 
     async def levels(self, clip: Clip, spans: Sequence[AudioSpan]) -> list[int]:
         """What the rows of each span begin with."""
+        self.asked += len(set(spans))
         encoded = await asyncio.wait_for(self.service.encode(clip, spans), PATIENCE)
         return [int(item.rows[0, 0]) for item in encoded]
 
@@ -96,9 +98,14 @@ class Bench:
         async with self.held():
             tasks = []
             for request in requests:
-                before = self._seen()
+                seen, asked = self._seen(), self.asked
                 tasks.append(asyncio.ensure_future(request))
-                await until(lambda task=tasks[-1], before=before: task.done() or self._seen() > before)
+                # What is known is seen at once, the rest when its features were computed.
+                await until(
+                    lambda task=tasks[-1], seen=seen, asked=asked: (
+                        task.done() or self._seen() - seen >= max(1, self.asked - asked)
+                    )
+                )
         return await asyncio.gather(*tasks, return_exceptions=True)
 
     def _seen(self) -> int:

@@ -31,10 +31,9 @@ class Part:
     before: int = 0
     after: int = 0
 
-    @property
-    def heard(self) -> int:
-        """How many samples that are, with its own."""
-        return self.before + self.end_sample - self.start_sample + self.after
+    def heard(self, waveform: Waveform) -> Clip:
+        """It and these."""
+        return waveform.clip(self.start_sample - self.before, self.end_sample + self.after)
 
     @property
     def overlaps(self) -> bool:
@@ -82,7 +81,8 @@ def _cutter(frames: Frames, splitting: Splitting, server_vad: ServerVad | None) 
     policy, rate = splitting.policy, frames.waveform.rate
     limits = [seconds for seconds in (splitting.native.seconds, policy.target_s) if seconds is not None]
     cap = max(1, int(min(limits) * rate)) if limits else len(frames.waveform.samples)
-    overlap = min(round(policy.overlap_s * rate), cap // 4)
+    # Who is given the text of the clip before would go on behind it.
+    overlap = 0 if policy.carry_text else min(round(policy.overlap_s * rate), cap // 4)
     tail = min(cap - 2 * overlap, round(policy.min_tail_s * rate))
     threshold = SPEECH if server_vad is None else server_vad.threshold
     return Cutter(frames, cap, overlap, round(policy.search_s * rate), tail, threshold)
@@ -102,7 +102,8 @@ def _clips(start: int, end: int, cutter: Cutter, reason: Reason) -> Iterator[Par
     ends = [*cutter.ends(start, end), (end, reason)]
     starts = [start, *(cut for cut, _ in ends[:-1])]
     lengths = [to - at for at, (to, _) in zip(starts, ends, strict=True)]
-    overlaps = [0, *(min(one, other, cutter.overlap) for one, other in pairwise(lengths)), 0]
+    # Half of a clip at most, so that its neighbours do not meet.
+    overlaps = [0, *(min(one // 2, other // 2, cutter.overlap) for one, other in pairwise(lengths)), 0]
     for at, (to, why), (before, after) in zip(starts, ends, pairwise(overlaps), strict=True):
         if at < to:
             yield Part(at, to, True, why, before, after)

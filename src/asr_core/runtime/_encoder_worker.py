@@ -252,7 +252,8 @@ class EncoderWorker:
         logger.error("%s: a batch of %d failed\n%s", self._owner, len(batch), detach(error))
         with self._flights.lock:
             self._flights.count(crashes=is_crash(error))
-            if self._policy.retry_items and len(batch) > 1 and not self._closed:
+            late = isinstance(error, DeadlineError)
+            if self._policy.retry_items and len(batch) > 1 and not (late or self._closed):
                 self._flights.relaunch(batch)
             else:
                 self._flights.fail(batch, typed(error, f"{self._owner}: encoding failed"))
