@@ -81,7 +81,8 @@ class Clips:
 
     def _spawn(self, group: asyncio.TaskGroup) -> None:
         """As many clips at once as the policy wants, one while others are about their first."""
-        policy, crowded = self.served.chunk_policy, self.served.compute.newcomers - {self}
+        policy, newcomers = self.served.chunk_policy, self.served.compute.newcomers
+        crowded = newcomers.since(besides={id(self.waveform)}) is not None
         lanes = 1 if crowded or policy.carry_text else policy.parallel
         while self._waiting and self._running < lanes:
             self._running += 1

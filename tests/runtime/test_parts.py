@@ -38,6 +38,7 @@ class Played:
 
     def __init__(self, there: Any) -> None:
         self.order: list[int] = []
+        self._here: list[Request] = []
         self._there = there
         self._reached, self._opened = threading.Event(), threading.Event()
         there.encoder.parts = PARTS
@@ -59,9 +60,18 @@ class Played:
     def newcomer(self, make: SimpleNamespace, level: int) -> tuple[Request, Awaitable[list[int]]]:
         """A request that came, and what becomes of its only span."""
         clip = make.sound(level)
-        request = Request(clip.waveform)
-        self._there.compute.newcomers.add(request)
+        request = self.comes(clip.waveform)
         return request, asyncio.create_task(self._there.levels(clip, make.frames(0)))
+
+    def comes(self, waveform: Waveform) -> Request:
+        """A request that sends nothing yet."""
+        self._here.append(request := Request(waveform))
+        self._there.compute.newcomers.add(request)
+        return request
+
+    def all_leave(self) -> None:
+        for request in self._here:
+            self._there.compute.newcomers.discard(request)
 
     async def queued(self, make: SimpleNamespace, count: int) -> None:
         await make.until(lambda: self._there.counts("queued") == (count,))
@@ -220,7 +230,7 @@ def test_a_compute_thread_that_closes_first_ends_what_is_suspended(
 
     def close() -> None:
         there.compute.close()
-        there.compute.newcomers.clear()
+        played.all_leave()
 
     asyncio.run(suspend(there, played, make, close, OverloadedError))
     assert there_ended(there) == [[SHORT], [LONG]]
@@ -236,7 +246,7 @@ def test_a_newcomers_call_that_hangs_ends_what_is_suspended(bench: Open, make: S
 
     def hang() -> None:
         clip = make.sound(OTHER)
-        there.compute.newcomers.add(Request(clip.waveform))
+        played.comes(clip.waveform)
         with pytest.raises(DeadlineError):
             asyncio.run(there.levels(clip, make.frames(0)))
 
@@ -245,7 +255,7 @@ def test_a_newcomers_call_that_hangs_ends_what_is_suspended(bench: Open, make: S
         assert there.service.health()
         assert there_ended(there) == [[SHORT], [LONG]]
         hanging.set()
-        there.compute.newcomers.clear()
+        played.all_leave()
         await make.until(lambda: there.service.health() is None)
         assert await there.levels(make.sound(3), make.frames(0)) == [3]
 

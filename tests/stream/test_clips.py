@@ -123,7 +123,7 @@ def test_a_clip_that_fails_fails_the_request_and_is_named(opened: Any, streamed:
     # What came before it was told, what came behind it never is.
     assert "fine fine fine fine".startswith("".join(event.text for event in events))
     assert_idle(served)
-    assert not served.compute.newcomers
+    assert served.compute.newcomers.since(besides=()) is None
 
 
 def test_a_request_that_is_under_way_waits_for_room_in_full_queues(speak: Speak) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, MutableSet
+from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import ParamSpec, Protocol, TypeVar
 
@@ -26,10 +26,10 @@ class Newcomer(Protocol):
         """What it is to hear."""
 
 
-class Newcomers(MutableSet[Newcomer]):
+class Newcomers:
     """Requests that are about their first clip: whoever has many clips makes room for them.
 
-    ``changed`` guards the set and is told of everybody who comes or goes; whoever waits for that and for something of
+    ``changed`` guards them and is told of everybody who comes or goes; whoever waits for that and for something of
     its own uses it as its lock.
     """
 
@@ -39,7 +39,8 @@ class Newcomers(MutableSet[Newcomer]):
 
     def hear(self, waveform: Waveform) -> bool:
         """Whether it is a newcomer's."""
-        return any(request.waveform is waveform for request in self)
+        with self.changed:
+            return any(request.waveform is waveform for request in self._arrived)
 
     def since(self, *, besides: Collection[int]) -> float | None:
         """The :func:`time.monotonic` at which the first of those came whose waveform's ``id`` is not among these."""
@@ -47,32 +48,17 @@ class Newcomers(MutableSet[Newcomer]):
             others = (at for request, at in self._arrived.items() if id(request.waveform) not in besides)
             return min(others, default=None)
 
-    def add(self, value: Newcomer) -> None:
-        """It arrives now, unless it is here."""
+    def add(self, request: Newcomer) -> None:
+        """It arrives now."""
         with self.changed:
-            self._arrived.setdefault(value, time.monotonic())
+            self._arrived[request] = time.monotonic()
             self.changed.notify_all()
 
-    def discard(self, value: Newcomer) -> None:
+    def discard(self, request: Newcomer) -> None:
         """Its first clip is done, or it has ended; harmless for one who is not here."""
         with self.changed:
-            self._arrived.pop(value, None)
+            self._arrived.pop(request, None)
             self.changed.notify_all()
-
-    def __contains__(self, value: object) -> bool:
-        return value in self._arrived
-
-    def __iter__(self) -> Iterator[Newcomer]:
-        with self.changed:
-            return iter(tuple(self._arrived))
-
-    def __len__(self) -> int:
-        return len(self._arrived)
-
-    @classmethod
-    def _from_iterable(cls, values: Iterable[T]) -> set[T]:
-        """What is left of them after a subtraction is nobody's condition."""
-        return set(values)
 
 
 class Compute:

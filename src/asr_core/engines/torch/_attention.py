@@ -20,13 +20,11 @@ class Attention:
     """Collects while a decoder runs; fused attention, which is what runs, never forms these products itself.
 
     ``lengths`` are the encoder rows of each row, fewer than the keys of a layer where the company listens to more.
-    ``asked`` tells whether some row attends.
     """
 
     rows: Sequence[Row]
     lengths: Sequence[int]
     layers: Sequence[SlotLayer]
-    asked: bool
     _seen: dict[Place, torch.Tensor] = field(init=False, factory=dict)
 
     @classmethod
@@ -37,16 +35,13 @@ class Attention:
             ValueError: a row attends to a head that is not there, or its slot was never bound.
         """
         lengths, layers = heard.show(rows, batch), heard.layers
-        wanted = {pair for row in rows for pair in row.attend}
-        for layer, head in wanted:
+        for layer, head in {pair for row in rows for pair in row.attend}:
             if not (0 <= layer < len(layers) and 0 <= head < layers[layer].readable[0].shape[1]):
                 raise ValueError(f"there is no head {head} in layer {layer} to attend")
-        return cls(rows, lengths, layers, bool(wanted))
+        return cls(rows, lengths, layers)
 
     def look(self, layer: int, queries: torch.Tensor) -> None:
         """Keep what ``layer``, about to attend with scaled ``queries`` [rows, heads, longest, width], would see."""
-        if not self.asked:
-            return
         for number, (row, length) in enumerate(zip(self.rows, self.lengths, strict=True)):
             heads = [head for wanted, head in row.attend if wanted == layer]
             if heads:
