@@ -271,8 +271,9 @@ def served_capabilities(name: str, wanted: Capabilities, engine: EngineCard) -> 
     if not tasks:
         missing = ", ".join(sorted(frozenset().union(*lacking.values())))
         raise EngineMismatchError(f"engine {engine.name!r} cannot run {name!r}: it lacks {missing}")
-    withdrawn: dict[str, Any] = {what: _without(what) for what in lacking if what not in wanted.tasks}
-    return evolve(wanted, tasks=tasks, **withdrawn)
+    options = tuple(option for option in wanted.options if option.name not in lacking)
+    others = lacking.keys() - wanted.tasks - {option.name for option in wanted.options}
+    return evolve(wanted, tasks=tasks, options=options, **{what: _without(what) for what in others})
 
 
 def _without(capability: str) -> Any:

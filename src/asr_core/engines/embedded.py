@@ -20,7 +20,7 @@ def create_torch_engine(model: LoadedModel, compute: Compute) -> Engine:
 TORCH = EngineCard(
     name="torch",
     summary="embedded in this process, CPU or CUDA",
-    features=frozenset({"embeddings", "cross_attention", "probes", "rules", "custom_rules", "attention"}),
+    features=frozenset({"embeddings", "cross_attention", "probes", "rules", "custom_rules", "attention", "beams"}),
     parts=frozenset({"encoder", "decoder"}),
     create=create_torch_engine,
 )

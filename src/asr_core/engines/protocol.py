@@ -17,13 +17,13 @@ from asr_core.types import Finish, LoadedModel, Rule, Sampling, Tokens, ValueRul
 if TYPE_CHECKING:
     from asr_core.engines.compute import Compute
 
-EngineFeature = Literal["embeddings", "cross_attention", "probes", "rules", "custom_rules", "attention"]
+EngineFeature = Literal["embeddings", "cross_attention", "probes", "rules", "custom_rules", "attention", "beams"]
 """What an engine may or may not have; sampling, stop and given tokens are no features, every engine has them.
 
 ``embeddings``: encoder rows in the prompt. ``cross_attention``: rows a decoder listens to. ``probes``: ``inspect`` of
 any ids, for which the likeliest few are not enough. ``rules``: all of Suppress (with at_begin), Force and Bias,
 position by position, for which a fixed logit bias is not enough. ``custom_rules``: ``apply`` runs in this process.
-``attention``: ``attend``, for which the decoder's cross attention must be at hand.
+``attention``: ``attend``, for which the decoder's cross attention must be at hand. ``beams``: a ``beam_size`` above 1.
 """
 
 
@@ -52,7 +52,7 @@ class GenerationRequest:
     :class:`~asr_core.types.PreparedClip`. ``inspect`` asks for the log-probabilities of these ids at the first new
     position, over the whole vocabulary and before rules: a probe is a request with a budget of 1 that inspects.
     ``attend`` asks for the cross attention of these heads, as (layer, head), from every position of prompt and given
-    tokens: with a budget of 1 too.
+    tokens: with a budget of 1 too. Neither is there for a beam of several.
     ``caller`` groups the requests of one caller, among whom turns are shared: none waits for another's many.
     ``deadline`` is a time of this process's :func:`time.monotonic`: a server elsewhere is sent the seconds left.
     """
@@ -81,6 +81,7 @@ def needed_features(request: GenerationRequest) -> frozenset[EngineFeature]:
         "rules": len(custom) < len(request.rules),
         "custom_rules": bool(custom),
         "attention": bool(request.attend),
+        "beams": request.sampling.beam_size > 1,
     }
     return frozenset(feature for feature, needed in needs.items() if needed)
 
@@ -141,7 +142,7 @@ class Engine(Protocol):
     def generate(self, request: GenerationRequest) -> AsyncGenerator[GeneratedToken | Finished, None]:
         """Stream tokens as they are decided; leaving the iterator early aborts the request.
 
-        An async generator: the request is admitted when its first item is asked for, left by ``aclose()``, and by a
+        Tokens of a beam are decided once all its texts agree on them. An async generator: the request is admitted when its first item is asked for, left by ``aclose()``, and by a
         task that is cancelled while it waits. An event loop that closed has left too. The core leaves by :meth:`abort`
         and may close the generator much later, when the id is another request's: closing ends the run, not the id.
 

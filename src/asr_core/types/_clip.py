@@ -101,13 +101,22 @@ class Alignment:
 class Sampling:
     """How the next token is drawn: 0 is greedy, else softmax at ``temperature`` cut to ``top_k`` and then ``top_p``.
 
-    ``top_k`` is None for the whole vocabulary; ``seed`` makes what is drawn repeatable.
+    ``top_k`` is None for the whole vocabulary; ``seed`` makes what is drawn repeatable. ``beam_size`` texts are
+    followed side by side, and the best of them is told.
+
+    Raises:
+        ValueError: a beam of several is to be drawn, which only the likeliest can be.
     """
 
     temperature: float = 0.0
     top_p: float = 1.0
     seed: int = 0
     top_k: int | None = None
+    beam_size: int = 1
+
+    def __attrs_post_init__(self) -> None:
+        if self.beam_size > 1 and self.temperature:
+            raise ValueError("a beam search is for temperature 0")
 
 
 @frozen

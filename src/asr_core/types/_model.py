@@ -62,9 +62,9 @@ class Capabilities:
     ``languages`` are lower-case ISO 639 codes, empty when the model does not let a caller choose; a request holds one
     of them, whatever tag or name the caller wrote. ``language_aliases`` are further spellings of a model's own, in
     lower case (the core knows tags and English names). ``prompt`` is what a caller's prompt means to the model, None
-    when it has no use for one. ``requires`` names, per capability (a task or one of the fields below), the engine
-    features without which it cannot be served. ``generates`` is False for a model without a decoder, which needs no
-    engine and implements ``recognize_batch``. ``word_times`` promises the hooks of alignment, of a served model those
+    when it has no use for one. ``requires`` names, per capability (a task, an option or one of the fields below), the
+    engine features without which it cannot be served. ``generates`` is False for a model without a decoder, which needs
+    no engine and implements ``recognize_batch``. ``word_times`` promises the hooks of alignment, of a served model those
     or an aligner. ``candidates`` tells that detection can be held to the languages a caller thinks possible.
 
     Raises:
@@ -88,7 +88,7 @@ class Capabilities:
 
     def __attrs_post_init__(self) -> None:
         optional = {"segment_times", "word_times", "speakers", "detects_language", "candidates", "prompt", "keywords"}
-        optional |= {"temperature"}
+        optional |= {"temperature", *(option.name for option in self.options)}
         if unknown := self.requires.keys() - self.tasks - optional:
             raise ValueError(f"requires names what is no capability here: {', '.join(sorted(unknown))}")
         if unknown := set(self.language_aliases.values()) - set(self.languages):

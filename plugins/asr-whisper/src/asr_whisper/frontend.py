@@ -27,7 +27,7 @@ from asr_core.types import (
 from asr_whisper.config import WhisperConfig
 from asr_whisper.languages import spoken
 from asr_whisper.mel import WIDTH, log_mel
-from asr_whisper.policy import FRAMES_PER_POSITION, HOP, SAMPLE_RATE
+from asr_whisper.policy import BEAM_SIZE, FRAMES_PER_POSITION, HOP, MAX_BEAM_SIZE, SAMPLE_RATE
 from asr_whisper.rules import TimestampRule
 from asr_whisper.tokenizer import SpecialTokens, Suppression, load_tokenizer
 from asr_whisper.window import Window
@@ -83,6 +83,7 @@ def prepare_clip(frontend: Frontend, clip: Clip, request: TranscriptionRequest, 
     window = Window.of_frames(samples // HOP, frontend.config.dims.audio_context)
     span = AudioSpan(0, samples, tokens=window.rows)
     timed = "segment" in request.times
+    temperature = temperatures(request)[context.attempt]
     prompt = (*previous_text(frontend, request, context), *_task(frontend, request, language, timed))
     return PreparedClip(
         spans=(span,),
@@ -91,10 +92,24 @@ def prepare_clip(frontend: Frontend, clip: Clip, request: TranscriptionRequest, 
         stop=frozenset({frontend.special.eot}),
         language=language,
         budget=frontend.config.dims.text_context - len(prompt),
-        sampling=Sampling(temperature=temperatures(request)[context.attempt], seed=context.attempt),
+        # As in the original, a fallback draws: what several texts agreed on and is bad would come again.
+        sampling=Sampling(temperature, seed=context.attempt, beam_size=1 if temperature else beam_size(request)),
         rules=_rules(frontend, timed),
         probes=(_begin(frontend, _candidates(frontend, request, context)),),
     )
+
+
+def beam_size(request: TranscriptionRequest) -> int:
+    """How many texts to follow: one, unless the caller wants more.
+
+    Raises:
+        InvalidRequestError: too many or too few.
+    """
+    size: int = request.options.get(BEAM_SIZE.name, 1)
+    if not 1 <= size <= MAX_BEAM_SIZE:
+        message = f"{BEAM_SIZE.name} is {size}, must be 1 to {MAX_BEAM_SIZE}"
+        raise InvalidRequestError(message, param=BEAM_SIZE.name, layer="frontend")
+    return size
 
 
 def temperatures(request: TranscriptionRequest) -> Sequence[float]:

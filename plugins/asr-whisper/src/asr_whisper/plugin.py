@@ -102,6 +102,7 @@ def check_request(model: FrontendModel, request: TranscriptionRequest) -> None:
     from asr_whisper import frontend
 
     frontend.previous_text(model.frontend, request)
+    frontend.beam_size(request)
 
 
 @hookimpl

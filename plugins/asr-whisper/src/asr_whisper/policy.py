@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from asr_core.types import Capabilities, ChunkPolicy, EncoderPolicy, NativeLimit, StreamingPolicy, Task
+from asr_core.types import Capabilities, ChunkPolicy, EncoderPolicy, NativeLimit, OptionSpec, StreamingPolicy, Task
 from asr_whisper.config import WhisperConfig
 from asr_whisper.languages import spoken
 
@@ -15,6 +15,12 @@ FRAMES_PER_POSITION = 2
 
 SECONDS_PER_TIMESTAMP = 0.02
 """One encoder position, and so one timestamp token, is 2 frames of 10 ms."""
+
+
+BEAM_SIZE = OptionSpec("beam_size", "integer", "texts that are followed side by side, the best of which is told")
+
+MAX_BEAM_SIZE = 10
+"""Twice what is usual; each text costs about as much as a request."""
 
 
 def capabilities(config: WhisperConfig) -> Capabilities:
@@ -37,10 +43,12 @@ def capabilities(config: WhisperConfig) -> Capabilities:
         word_times=True,
         prompt="previous_text",
         temperature=True,
+        options=(BEAM_SIZE,),
         requires={
             **dict.fromkeys(tasks, generates),
             "segment_times": frozenset({"custom_rules"}),
             "word_times": frozenset({"attention"}),
+            BEAM_SIZE.name: frozenset({"beams"}),
         },
     )
 

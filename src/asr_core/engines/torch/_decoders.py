@@ -38,6 +38,13 @@ class AttentiveDecoder(Decoder, Protocol):
 
 
 @runtime_checkable
+class BranchingDecoder(Decoder, Protocol):
+    """A decoder that takes rows with branches, which ``branching`` says."""
+
+    branching: bool
+
+
+@runtime_checkable
 class SlotDecoder(Decoder, Protocol):
     """A decoder with memory of its own: slots cost nothing while they keep what they hold, so prefixes can be reused.
 
@@ -57,6 +64,8 @@ class BatchedDecoder:
     the positions of a slot.
     """
 
+    branching = True
+
     def __init__(self, head: Head, like: torch.Tensor, capacity: int) -> None:
         self.capacity = capacity
         self.memory = SlotMemory(capacity)
@@ -74,7 +83,7 @@ class BatchedDecoder:
         for row in rows:
             if not row.length:
                 raise ValueError("a row without positions")
-            self.memory.rewind(row.slot, row.start, row.length)
+            self.memory.rewind(row.slot, row.start, 1 + max(row.positions))
         hidden: dict[int, torch.Tensor] = {}
         for group in length_classes(rows):
             hidden.update(self._extend(group))
@@ -102,5 +111,5 @@ class BatchedDecoder:
         self.memory.batch = batch
         states = self.forward(ordered, batch)
         for row in ordered:
-            self.memory.written(row.slot, row.start + row.length)
+            self.memory.written(row.slot, row.end)
         return {row.slot: states[n, row.length - row.want : row.length] for n, row in enumerate(ordered)}

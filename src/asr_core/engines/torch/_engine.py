@@ -13,7 +13,7 @@ from attrs import asdict
 
 from asr_core.engines.compute import Compute
 from asr_core.engines.protocol import EngineStatistics, Finished, GeneratedToken, GenerationRequest
-from asr_core.engines.torch._decoders import AttentiveDecoder, Decoder
+from asr_core.engines.torch._decoders import AttentiveDecoder, BranchingDecoder, Decoder
 from asr_core.engines.torch._limits import DEFAULT_LIMITS, EngineLimits
 from asr_core.engines.torch._runs import Item, Run
 from asr_core.engines.torch._scheduler import Scheduler
@@ -35,6 +35,7 @@ class TorchEngine:
     ) -> None:
         self._stepper = Stepper(decoder)
         self._attentive = isinstance(decoder, AttentiveDecoder)
+        self._branching = isinstance(decoder, BranchingDecoder) and decoder.branching
         self._compute = compute
         self._limits = limits
         self._release = release
@@ -105,8 +106,7 @@ class TorchEngine:
         return True
 
     def _enter(self, request: GenerationRequest, send: Callable[[Item], bool]) -> Run:
-        if request.attend and not self._attentive:
-            raise EngineMismatchError("this model's decoder has no cross attention, so nothing can attend to any")
+        self._check(request)
         with self._lock:
             if self._closed:
                 raise OverloadedError("the engine is closed", layer="engine")
@@ -121,6 +121,15 @@ class TorchEngine:
             if not self._turning:
                 self._schedule()
             return run
+
+    def _check(self, request: GenerationRequest) -> None:
+        if request.attend and not self._attentive:
+            raise EngineMismatchError("this model's decoder has no cross attention, so nothing can attend to any")
+        if request.sampling.beam_size > 1:
+            if not self._branching:
+                raise EngineMismatchError("this model's decoder follows one text at a time, so no beam of several")
+            if request.attend or request.inspect:
+                raise EngineError("a beam of several is neither inspected nor attended")
 
     def _queue(self, run: Run) -> None:
         try:
@@ -212,8 +221,9 @@ class TorchEngine:
             self._scheduler.done(outcome.work)
             read = max(0, min(run.position, run.length) - outcome.work.row.start)
             self._count(rows=1, prefilled=read)
-        if result is not None and not run.ended:
-            self._deliver(run, result)
+        for token in result:
+            if not run.ended:
+                self._deliver(run, token)
 
     def _deliver(self, run: Run, token: GeneratedToken) -> None:
         run.output.append(token.id)

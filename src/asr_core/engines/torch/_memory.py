@@ -168,8 +168,8 @@ class SlotMemory:
             self._places[self._places.index(None)] = slot
         return self._places.index(slot)
 
-    def rewind(self, slot: int, start: int, length: int) -> None:
-        """Forget what lies behind ``start``, where ``length`` positions are to be written.
+    def rewind(self, slot: int, start: int, end: int) -> None:
+        """Forget what lies behind ``start``, from where a text is to go on to its position ``end``.
 
         Raises:
             ValueError: a gap would be left, or the slot cannot hold as many.
@@ -177,8 +177,8 @@ class SlotMemory:
         held = self._lengths.get(slot, 0)
         if start > held:
             raise ValueError(f"a row starts at {start}, but its slot holds {held} positions")
-        if start + length > self.capacity:
-            raise ValueError(f"a row ends at {start + length}, but a slot has {self.capacity} positions")
+        if end > self.capacity:
+            raise ValueError(f"a row ends at {end}, but a slot has {self.capacity} positions")
         self._lengths[slot] = start
 
     def written(self, slot: int, length: int) -> None:

@@ -13,6 +13,7 @@ from attrs import define, field
 
 from asr_core.engines.protocol import EncodedRows, Finished, GeneratedToken, GenerationRequest
 from asr_core.engines.torch._batch import PartOfRow, Row
+from asr_core.engines.torch._beams import Beams
 from asr_core.errors import EngineError
 from asr_core.types import Tokens
 
@@ -45,7 +46,7 @@ class Run:
 
     ``position`` counts the positions that are in memory; while it is less than ``length``, the prompt is being read.
     ``turn`` is the number of the one in which it was last stepped. ``attention`` is what the chunks of the prompt saw,
-    of shape [heads, positions, encoder rows] each.
+    of shape [heads, positions, encoder rows] each. With ``beams`` the output is what these have decided.
     """
 
     request: GenerationRequest
@@ -57,6 +58,7 @@ class Run:
     aborted: bool = False
     ended: bool = False
     attention: list[npt.NDArray[np.float32]] = field(factory=list)
+    beams: Beams | None = None
     output: list[int] = field(init=False)
     keys: list[PositionKey] = field(init=False)
     generator: torch.Generator = field(init=False)
@@ -81,6 +83,8 @@ class Run:
                 raise EngineError(f"the prompt has {run.length} positions, and the engine can hold {capacity}")
             # The last token is not read again, so it needs no position.
             run.budget = min(run.budget, capacity - run.length + 1)
+        if request.sampling.beam_size > 1:
+            run.beams = Beams(request.sampling.beam_size, request.stop, run.budget, run.length)
         return run
 
     @property
@@ -115,7 +119,9 @@ class Run:
         return Row(slot, self.position, parts, want=1 if end == self.length else 0, attend=self.request.attend)
 
     def step(self, slot: int) -> Row:
-        """The token decided last."""
+        """The token decided last, or those that may yet be."""
+        if self.beams is not None:
+            return Row(slot, self.length, (self.beams.last,), len(self.beams.last), branches=self.beams.branches)
         return Row(slot, self.position, ((self.output[-1],),))
 
     def key(self, position: int) -> PositionKey:

@@ -81,12 +81,12 @@ class Scheduler:
         """A step for those who generate, and ``prefill_chunk`` positions of what is being read or heard."""
         steps = [Work(run, slot, run.step(slot.number)) for run, slot in self._stepping()]
         for work in steps:
-            self._shares.charge(work.run.request.caller, 1)
+            self._shares.charge(work.run.request.caller, work.row.length)
         return [*steps, *self._chunks()]
 
     def done(self, work: Work) -> None:
-        """The row is in memory."""
-        end = work.row.start + work.row.length
+        """The row is in memory; of branches only what they start from is an equal beginning for others."""
+        end = work.row.start + (0 if work.row.branches else work.row.length)
         work.run.position = end
         del work.slot.held[work.row.start :]
         work.slot.held += [work.run.key(position) for position in range(work.row.start, end)]

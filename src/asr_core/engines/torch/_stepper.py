@@ -24,10 +24,10 @@ T = TypeVar("T")
 
 @frozen(eq=False)
 class Outcome:
-    """What became of one row: a token, a chunk of a prompt that needs none yet (None), or an error."""
+    """What became of one row: tokens, none for a chunk of a prompt or while a beam disagrees, or an error."""
 
     work: Work
-    result: GeneratedToken | EngineError | None
+    result: Sequence[GeneratedToken] | EngineError
 
 
 class Stepper:
@@ -80,7 +80,7 @@ class Stepper:
         logits = attempt(self._forward, works)
         if not isinstance(logits, EngineError):
             answered = [(work, one) for work, one in zip(works, logits, strict=True) if len(one)]
-            return answered, [Outcome(work, None) for work, one in zip(works, logits, strict=True) if not len(one)]
+            return answered, [Outcome(work, ()) for work, one in zip(works, logits, strict=True) if not len(one)]
         if len(works) == 1:
             return [], [Outcome(works[0], logits)]
         alone = [self._extend([work]) for work in works]
@@ -104,14 +104,14 @@ class Stepper:
     def _decide(self, group: Sequence[tuple[Work, torch.Tensor]]) -> list[Outcome]:
         """Tokens for rows with equal rules; if these fail together, each row is tried alone."""
         works = [work for work, _ in group]
-        choices = attempt(_choose, works, torch.cat([logits for _, logits in group]))
-        if not isinstance(choices, EngineError):
+        found = attempt(_search if works[0].run.beams else _choose, works, torch.cat([logits for _, logits in group]))
+        if not isinstance(found, EngineError):
             return [
-                Outcome(work, choice if isinstance(choice, EngineError) else attempt(_token, work.run, choice, logits))
-                for (work, logits), choice in zip(group, choices, strict=True)
+                Outcome(work, choices if isinstance(choices, EngineError) else attempt(_tokens, work, choices, logits))
+                for (work, logits), choices in zip(group, found, strict=True)
             ]
         if len(group) == 1:
-            return [Outcome(works[0], choices)]
+            return [Outcome(works[0], found)]
         return [outcome for one in group for outcome in self._decide([one])]
 
 
@@ -135,9 +135,8 @@ def as_engine_error(error: BaseException) -> EngineError:
 def _by_rules(rows: Sequence[tuple[Work, torch.Tensor]]) -> list[list[tuple[Work, torch.Tensor]]]:
     groups: list[list[tuple[Work, torch.Tensor]]] = []
     for row in rows:
-        rules = row[0].run.request.rules
         # Rules are compared, not hashed: a plugin's own may hold a list or a tensor.
-        known = next((group for group in groups if _equal(group[0][0].run.request.rules, rules)), None)
+        known = next((group for group in groups if _alike(group[0][0].run, row[0].run)), None)
         if known is None:
             groups.append(known := [])
         known.append(row)
@@ -148,18 +147,39 @@ def _equal(one: object, other: object) -> bool:
     return attempt(lambda: bool(one == other)) is True
 
 
-def _choose(works: Sequence[Work], logits: torch.Tensor) -> list[Choice | EngineError]:
-    requests = [work.run.request for work in works]
-    ruled = apply_rules(requests[0].rules, [work.run.output for work in works], logits)
+def _alike(one: Run, other: Run) -> bool:
+    return (one.beams is None) == (other.beams is None) and _equal(one.request.rules, other.request.rules)
+
+
+def _choose(works: Sequence[Work], logits: torch.Tensor) -> list[list[Choice] | EngineError]:
+    """The next token of each work."""
+    ruled = _rule(works, [work.run.output for work in works], logits)
+    chosen = choose(ruled, [work.run.request.sampling for work in works], [work.run.generator for work in works])
+    return [choice if isinstance(choice, EngineError) else [choice] for choice in chosen]
+
+
+def _search(works: Sequence[Work], logits: torch.Tensor) -> list[list[Choice] | EngineError]:
+    """What the beams of each work decide."""
+    beams = [work.run.beams for work in works if work.run.beams is not None]
+    pairs = zip(works, beams, strict=True)
+    seen = [[*work.run.request.given, *text.tokens] for work, one in pairs for text in one.live]
+    logprobs = _rule(works, seen, logits).log_softmax(-1).split([len(one.live) for one in beams])
+    return [attempt(one.advance, rows) for one, rows in zip(beams, logprobs, strict=True)]
+
+
+def _rule(works: Sequence[Work], seen: Sequence[Sequence[int]], logits: torch.Tensor) -> torch.Tensor:
+    ruled = apply_rules(works[0].run.request.rules, seen, logits)
     if ruled.shape != logits.shape:
         raise EngineError(f"a rule made logits of shape {list(ruled.shape)} out of {list(logits.shape)}")
-    return choose(ruled, [request.sampling for request in requests], [work.run.generator for work in works])
+    return ruled
 
 
-def _token(run: Run, choice: Choice, logits: torch.Tensor) -> GeneratedToken:
-    inspected: tuple[float, ...] = ()
+def _tokens(work: Work, choices: Sequence[Choice], logits: torch.Tensor) -> list[GeneratedToken]:
+    """As they are told; what was inspected or attended with the first."""
+    run, inspected = work.run, tuple[float, ...]()
     if run.request.inspect and not run.generated:
         inspected = tuple(logits[0].log_softmax(-1)[list(run.request.inspect)].tolist())
     attention = np.concatenate(run.attention, axis=1) if run.attention else None
     run.attention.clear()
-    return GeneratedToken(*choice, inspected, attention)
+    first = [GeneratedToken(*choice, inspected, attention) for choice in choices[:1]]
+    return first + [GeneratedToken(*choice) for choice in choices[1:]]
