@@ -142,9 +142,10 @@ class Engine(Protocol):
     def generate(self, request: GenerationRequest) -> AsyncGenerator[GeneratedToken | Finished, None]:
         """Stream tokens as they are decided; leaving the iterator early aborts the request.
 
-        Tokens of a beam are decided once all its texts agree on them. An async generator: the request is admitted when its first item is asked for, left by ``aclose()``, and by a
-        task that is cancelled while it waits. An event loop that closed has left too. The core leaves by :meth:`abort`
-        and may close the generator much later, when the id is another request's: closing ends the run, not the id.
+        Tokens of a beam are decided once all its texts agree on them. An async generator: the request is admitted when
+        its first item is asked for, left by ``aclose()``, and by a task that is cancelled while it waits. An event loop
+        that closed has left too. The core leaves by :meth:`abort` and may close the generator much later, when the id
+        is another request's: closing ends the run, not the id.
 
         Raises:
             EngineMismatchError: the request needs a feature that is not on the engine's card; nothing is counted.

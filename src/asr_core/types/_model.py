@@ -64,8 +64,8 @@ class Capabilities:
     lower case (the core knows tags and English names). ``prompt`` is what a caller's prompt means to the model, None
     when it has no use for one. ``requires`` names, per capability (a task, an option or one of the fields below), the
     engine features without which it cannot be served. ``generates`` is False for a model without a decoder, which needs
-    no engine and implements ``recognize_batch``. ``word_times`` promises the hooks of alignment, of a served model those
-    or an aligner. ``candidates`` tells that detection can be held to the languages a caller thinks possible.
+    no engine and implements ``recognize_batch``. ``word_times`` promises the hooks of alignment, of a served model
+    those or an aligner. ``candidates`` tells that detection can be held to the languages a caller thinks possible.
 
     Raises:
         ValueError: ``requires`` names something that is no capability, or an alias no language.
