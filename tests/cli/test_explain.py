@@ -129,7 +129,7 @@ def test_an_override_that_does_not_fit(cli: Any, say: Any, command: str, chunk: 
 @pytest.mark.parametrize(
     ("chunk", "says"),
     [
-        ("target_s", "'target_s' is no FIELD=VALUE"),
+        ("target_s", "'target_s' is no NAME=VALUE"),
         ("other:target_s=20", "--chunk names the model 'other'; there is fake"),
     ],
 )

@@ -21,6 +21,12 @@ def test_the_text_of_one_file_is_all_that_goes_to_stdout(cli: Any, say: Any) -> 
     assert "real-time factor 0." in last
 
 
+def test_an_option_of_the_model(cli: Any, say: Any) -> None:
+    say("a.wav", "abcdefghijklmnop")
+    result = cli("transcribe", "a.wav", "--model", "fake", "-f", "json", "--option", "behaviour=speakers")
+    assert json.loads(result.stdout)["segments"][0]["speaker"] == "A"
+
+
 def test_several_files_keep_their_order_under_headers(cli: Any, say: Any) -> None:
     say("b.wav", "second")
     say("a.wav", "first")
@@ -108,6 +114,9 @@ def test_a_directory_that_cannot_be_written(cli: Any, say: Any) -> None:
         ("--language", "de", "error: model 'fake' takes no language\n"),
         ("--task", "translate", "error: model 'fake' cannot translate; it can transcribe\n"),
         ("--temperature", "7", "error: temperature is 7.0, must be 0 to 1\n"),
+        ("--option", "behaviour=sing", "error: behaviour must be one of plain, "),
+        ("--option", "behaviour=1", "error: behaviour must be of type string\n"),
+        ("--option", "mood=1", "error: model 'fake' has no option 'mood'; it knows behaviour\n"),
         ("--device", "abacus", "error: device 'abacus' cannot be used here"),
         ("--dtype", "int3", "error: unknown dtype 'int3'; choose auto, float32, bfloat16, float16\n"),
         ("--engine", "steam", "error: no installed plugin brings the engine 'steam'; there are: torch"),
@@ -138,6 +147,7 @@ def test_an_unknown_model_is_answered_with_near_names(cli: Any, say: Any) -> Non
         ("a.wav", "--model", "fake", "-f", "docx"),
         ("a.wav", "--model", "fake", "--temperature", "warm"),
         ("a.wav", "--model", "fake", "--task", "sing"),
+        ("a.wav", "--model", "fake", "--option", "behaviour"),
     ],
 )
 def test_wrong_usage(cli: Any, arguments: tuple[str, ...]) -> None:

@@ -43,16 +43,26 @@ class Override:
 
     @classmethod
     def read(cls, text: str) -> Override:
-        """What ``[MODEL:]FIELD=VALUE`` says; read from its end, as a model may be called by a path.
+        """What ``[MODEL:]FIELD=VALUE`` says.
 
         Raises:
             click.BadParameter: there is no value.
         """
-        name, equals, value = text.rpartition("=")
-        if not equals:
-            raise click.BadParameter(f"{text!r} is no FIELD=VALUE")
+        name, value = read_setting(text)
         model, _, field = name.rpartition(":")
-        return cls(model or None, field, _value(value))
+        return cls(model or None, field, value)
+
+
+def read_setting(text: str) -> tuple[str, float | str | None]:
+    """Name and value of ``NAME=VALUE``; read from its end, as there may be a path in a name.
+
+    Raises:
+        click.BadParameter: there is no value.
+    """
+    name, equals, value = text.rpartition("=")
+    if not equals:
+        raise click.BadParameter(f"{text!r} is no NAME=VALUE")
+    return name, _value(value)
 
 
 _WORDS = {"true": True, "false": False, "none": None}

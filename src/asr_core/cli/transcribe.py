@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from asr_core.cli._batch import Batch
-from asr_core.cli._options import Discovery, engine_options
+from asr_core.cli._options import Discovery, engine_options, read_setting
 from asr_core.cli._output import check_output, open_output
 from asr_core.cli._search import Search
 from asr_core.cli._settings import settings
@@ -39,6 +39,14 @@ INTERRUPTED = 130
 @click.option("--task", default="transcribe", show_default=True, type=click.Choice(["transcribe", "translate"]))
 @click.option("--prompt", metavar="TEXT", help="What it means is up to the model.")
 @click.option("--temperature", type=float, help="0 to 1.")
+@click.option(
+    "--option",
+    "options",
+    metavar="NAME=VALUE",
+    multiple=True,
+    callback=lambda context, option, given: dict(map(read_setting, given)),
+    help="One of the model's own fields, which `asr-core models` lists; repeat.",
+)
 @engine_options
 @click.pass_context
 def transcribe(
@@ -50,6 +58,7 @@ def transcribe(
     format_: str,
     output: Path | None,
     engine: EngineOptions,
+    options: dict[str, Any],
     **fields: Any,
 ) -> None:
     """Transcribe each PATH in order: a file, or a directory with all that is audio in it.
@@ -62,7 +71,7 @@ def transcribe(
     check_output(format_, output, paths, search.recordings)
     discovery: Discovery = ctx.obj
     plugins = discovery.plugins()
-    made_with = settings(plugins, model, checkpoint, engine, format=format_, **fields) if output else {}
+    made_with = settings(plugins, model, checkpoint, engine, format=format_, **fields, **options) if output else {}
     times = ("segment",) if format_ in TIMED else ("word",) if engine.aligner else ()
     tally, status = Tally(search.failures, len(search.others)), 0
     try:
@@ -71,9 +80,9 @@ def transcribe(
                 from asr_core.api import Transcriber
 
                 with Transcriber(plugins, model, engine, checkpoint) as transcriber:
-                    transcriber.check(times=times, **fields)
+                    transcriber.check(times=times, options=options, **fields)
                     click.echo(transcriber.served.placement, err=True)
-                    call = partial(transcriber.transcribe, times=times, **fields)
+                    call = partial(transcriber.transcribe, times=times, **fields, **options)
                     Batch(call, writer, tally).run(wanted)
     except KeyboardInterrupt:
         status = INTERRUPTED
