@@ -30,6 +30,12 @@ MODEL = "whisper-base"
 DTYPE = "float32"
 """Of faster-whisper; asr-core computes in what it chooses itself."""
 
+BEAM_SIZE = 5
+"""faster-whisper's own, so asr-core is compared with as many."""
+
+COMPARED = f"beam_size {BEAM_SIZE}"
+"""The policy that is."""
+
 BATCH = 8
 """Windows that faster-whisper's batched mode decodes at once."""
 
@@ -80,18 +86,18 @@ class System:
 
 
 @contextmanager
-def library(model: str = MODEL, **chunk: Any) -> Iterator[System]:
-    """asr-core in this process; ``chunk`` are fields of its policy."""
+def library(model: str = MODEL, beam_size: int = BEAM_SIZE, **chunk: Any) -> Iterator[System]:
+    """asr-core in this process, greedy with a ``beam_size`` of 1; ``chunk`` are fields of its policy."""
     options = EngineOptions(device="cpu", chunk=chunk)
     with Transcriber(Plugins.discover(), model, options) as transcriber:
 
         def hear(sound: Sound) -> Heard:
             begun = time.monotonic()
-            transcript = transcriber.transcribe(sound.samples)
+            transcript = transcriber.transcribe(sound.samples, beam_size=beam_size)
             return _heard(transcript, time.monotonic() - begun)
 
-        policy = ", ".join(f"{name} {value:g}" for name, value in chunk.items()) or "default"
-        yield System("asr-core", policy, hear)
+        policy = {"beam_size": beam_size, **chunk}
+        yield System("asr-core", ", ".join(f"{name} {value:g}" for name, value in policy.items()), hear)
 
 
 def _heard(transcript: Transcript, seconds: float) -> Heard:
@@ -110,7 +116,7 @@ def streamed(directory: Path, model: str = MODEL) -> Iterator[System]:
         server = Server(directory, dict(os.environ), *arguments)
         closing.callback(server.close)
         client = closing.enter_context(httpx.Client(base_url=server.url, timeout=3600.0))
-        yield System("asr-core streamed", "default", lambda sound: _stream(client, model, sound))
+        yield System("asr-core streamed", "greedy", lambda sound: _stream(client, model, sound))
 
 
 def _stream(client: httpx.Client, model: str, sound: Sound) -> Heard:
