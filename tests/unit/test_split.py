@@ -83,10 +83,11 @@ def test_the_middle_of_a_pause_is_where_it_is_cut(detector: Any, rate: int) -> N
     assert last == Part(first.end_sample, len(audio.samples), True, "end")
 
 
-def test_of_several_pauses_the_longest_and_of_equals_the_last() -> None:
+def test_of_several_pauses_the_last_that_is_half_as_long_as_the_longest() -> None:
     audio = sound((50, LOUD))
-    assert told(split(audio, splitting(detector=Told((28.2, 28.5), (28.7, 29.1), (29.5, 29.8)))))[0][1] == 28.9
-    assert told(split(audio, splitting(detector=Told((28.2, 28.5), (28.7, 29.0), (29.5, 29.8)))))[0][1] == 29.65
+    assert told(split(audio, splitting(detector=Told((28.2, 28.5), (28.7, 29.1), (29.5, 29.7)))))[0][1] == 29.6
+    assert told(split(audio, splitting(detector=Told((28.2, 28.5), (28.7, 29.1), (29.5, 29.68)))))[0][1] == 28.9
+    assert told(split(audio, splitting(detector=Told((28.2, 28.3), (28.4, 29.1), (29.5, 29.8)))))[0][1] == 28.75
 
 
 def test_a_pause_that_goes_on_past_the_limit_is_cut_within_it() -> None:

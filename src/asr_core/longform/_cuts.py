@@ -13,6 +13,8 @@ from asr_core.types import Samples
 Reason = Literal["end", "silence", "pause", "quietest", "limit", "tail"]
 PAUSE_S = 0.2
 """The least that is taken for a pause between words: within them, lips close for up to 0.1 s."""
+SIMILAR = 0.5
+"""Of pauses, from this part of the longest on the last is taken: clips are longer, so fewer, and hear more around them."""
 HOPS_PER_SECOND = 100
 QUIET_HOPS = 10
 
@@ -61,13 +63,16 @@ class Cutter:
         return limit, "limit"
 
     def _pause(self, first: int, limit: int) -> int | None:
-        """The middle of the longest pause in there, the last of equals."""
+        """The middle of the last pause in there that is not much shorter than the longest."""
         edges = self.frames.edges
         begin, end = np.searchsorted(edges, first), np.searchsorted(edges, limit, side="right") - 1
         speechless = self.frames.scores[begin:end] < self.threshold
         found = [(edges[begin + a], edges[begin + b]) for a, b in runs(speechless)]
-        long = [(b - a, a + b) for a, b in found if b - a >= PAUSE_S * self.frames.waveform.rate]
-        return int(max(long)[1] // 2) if long else None
+        longest = max((b - a for a, b in found), default=0)
+        if longest < PAUSE_S * self.frames.waveform.rate:
+            return None
+        least = max(PAUSE_S * self.frames.waveform.rate, longest * SIMILAR)
+        return int([a + b for a, b in found if b - a >= least][-1] // 2)
 
 
 def quietest(samples: Samples, rate: int) -> int | None:
