@@ -61,8 +61,9 @@ def split(waveform: Waveform, splitting: Splitting, server_vad: ServerVad | None
     What is silent for the policy's ``skip_s`` is skipped but for ``pad_s`` beside sound, and more where a clip would be
     shorter than ``min_tail_s``; audio in which nothing sounds is skipped whole. What remains and is longer than policy
     or model take is cut in the last ``search_s`` (at most half a clip) before that: in the middle of the last pause
-    that is at least half as long as the longest, else of the quietest 100 ms. Beside such a cut the policy's ``overlap_s`` are heard with both. With ``server_vad``
-    every pause it describes is skipped, unless what is said between two of them is shorter than ``min_tail_s``.
+    that is at least half as long as the longest, else of the quietest 100 ms. Beside such a cut the policy's
+    ``overlap_s`` are heard with both. With ``server_vad`` every pause it describes is skipped, unless what is said
+    between two of them is shorter than ``min_tail_s``.
 
     Raises:
         PluginError: the detector broke its contract.
