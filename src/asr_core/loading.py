@@ -272,8 +272,10 @@ def served_capabilities(name: str, wanted: Capabilities, engine: EngineCard) -> 
         missing = ", ".join(sorted(frozenset().union(*lacking.values())))
         raise EngineMismatchError(f"engine {engine.name!r} cannot run {name!r}: it lacks {missing}")
     options = tuple(option for option in wanted.options if option.name not in lacking)
+    requires = {what: needs for what, needs in wanted.requires.items() if what not in lacking}
     others = lacking.keys() - wanted.tasks - {option.name for option in wanted.options}
-    return evolve(wanted, tasks=tasks, options=options, **{what: _without(what) for what in others})
+    without = {what: _without(what) for what in others}
+    return evolve(wanted, tasks=tasks, options=options, requires=requires, **without)
 
 
 def _without(capability: str) -> Any:

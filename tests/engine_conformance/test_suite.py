@@ -11,11 +11,21 @@ import numpy as np
 import pytest
 from attrs import evolve
 
-from asr_core.engines.protocol import Finished, GeneratedToken, GenerationRequest
+from asr_core.engines.protocol import Finished, GeneratedToken, GenerationRequest, PromptInput
 from asr_core.testing import engine_conformance, remote_engine
-from asr_core.testing.engine_conformance import RULES, EngineConformance, agree_on_attention, ask, ids_of
+from asr_core.testing.engine_conformance import (
+    BEAMS,
+    EVERY_TEXT,
+    LETTERS,
+    RULES,
+    EngineConformance,
+    agree_on_attention,
+    ask,
+    ask_beam,
+    ids_of,
+)
 from asr_core.testing.remote_engine import CARD, RemoteEngine, serving
-from asr_core.testing.rule_model import FAULT, Context, drawing, follow, greedy, rows_of
+from asr_core.testing.rule_model import FAULT, Context, drawing, follow, greedy, rows_of, texts
 from asr_core.types import Sampling
 
 Item = GeneratedToken | Finished
@@ -194,6 +204,19 @@ def test_a_feature_nobody_promised_must_be_refused(monkeypatch: pytest.MonkeyPat
             Suite().test_rows_for_cross_attention(engine)
         with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
             Suite().test_custom_rules(engine, ())
+        with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+            Suite().test_a_beam_of_one_token(engine, ())
+
+
+@pytest.mark.parametrize(("name", "prompt"), BEAMS.items(), ids=BEAMS)
+def test_the_cases_for_beams_tell_what_they_should(name: str, prompt: tuple[PromptInput, ...]) -> None:
+    """One text is clearly the best, and but for the last case it is found neither greedily nor by the sum."""
+    ranked = texts(request := ask_beam(*prompt), LETTERS)
+    sums = [sum(item.logprob for item in items if isinstance(item, GeneratedToken)) for items in ranked]
+    assert len(ranked) == EVERY_TEXT
+    assert sums[0] / len(ids_of(ranked[0])) > sums[1] / len(ids_of(ranked[1])) + 0.05
+    assert (ids_of(follow(request, greedy)) == ids_of(ranked[0])) == (name == "the likeliest")
+    assert (max(sums) == sums[0]) == (name == "the likeliest")
 
 
 def test_the_rule_by_hand() -> None:

@@ -6,7 +6,9 @@ import pytest
 from attrs import evolve
 
 from asr_core.admission import admit
-from asr_core.errors import InvalidRequestError, UnsupportedValueError
+from asr_core.engines.embedded import TORCH
+from asr_core.errors import EngineMismatchError, InvalidRequestError, UnsupportedValueError
+from asr_core.loading import served_capabilities
 from asr_core.types import Capabilities, OptionSpec, TranscriptionRequest
 
 ABLE = Capabilities(
@@ -114,3 +116,28 @@ def test_what_it_can_do_passes() -> None:
         options={"beams": 5, "loud": True, "gain": 1},
     )
     assert admit("able", ABLE, request) == request
+
+
+def test_what_an_engine_cannot_carry_is_withdrawn() -> None:
+    """Tasks, options and fields by themselves, and with them what they required; each is refused by its name then."""
+    needs = {what: frozenset({"beams"}) for what in ("translate", "beams", "keywords", "temperature")}
+    engine = evolve(TORCH, name="lesser", features=TORCH.features - {"beams"})
+    left = served_capabilities("able", evolve(ABLE, requires={**needs, "loud": frozenset({"rules"})}), engine)
+    assert left == evolve(
+        ABLE,
+        tasks=frozenset({"transcribe"}),
+        keywords=False,
+        temperature=False,
+        options=ABLE.options[1:],
+        requires={"loud": frozenset({"rules"})},
+    )
+    with pytest.raises(UnsupportedValueError, match=r"no option 'beams'; it knows gain, loud$") as raised:
+        admit("able", left, TranscriptionRequest(options={"beams": 5}))
+    assert raised.value.param == "beams"
+    with pytest.raises(EngineMismatchError, match="'lesser' cannot run 'able': it lacks beams"):
+        served_capabilities("able", evolve(ABLE, requires=dict.fromkeys(ABLE.tasks, frozenset({"beams"}))), engine)
+
+
+def test_only_what_there_is_can_require() -> None:
+    with pytest.raises(ValueError, match="no capability here: quiet"):
+        evolve(ABLE, requires={"loud": frozenset({"rules"}), "quiet": frozenset({"rules"})})

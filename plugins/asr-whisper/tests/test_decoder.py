@@ -13,6 +13,7 @@ from transformers import WhisperForConditionalGeneration
 
 from asr_core import audio
 from asr_core.engines.torch import AttentiveDecoder, Row, SlotDecoder
+from asr_core.engines.torch._batch import Branches
 from asr_whisper.decoder import WhisperDecoder
 from asr_whisper.frontend import Frontend
 
@@ -200,3 +201,27 @@ def test_speech_through_base(
         exact = logits(transformers_base, ids, rows).logits[0]
         theirs = logits(rounded, ids, rows.to(dtype)).logits[0]
         assert distance(found, exact) < max(1e-5, 2 * distance(theirs, exact))
+
+
+def test_branches_are_what_their_texts_are_alone(theirs: WhisperForConditionalGeneration) -> None:
+    """Three texts, of which one is dropped and one goes on twice, beside a slot with one text."""
+    decoder, length = ours(theirs), len(PROMPT)
+    for slot in range(2):
+        decoder.bind(slot, encoded(slot))
+        decoder.extend([Row(slot, 0, (PROMPT,))])
+    first = Branches((7, 8, 9), torch.ones(3, length, dtype=torch.bool))
+    follows = torch.ones(3, length + 3, dtype=torch.bool)
+    for text, place in enumerate((7, 7, 9)):
+        follows[text, length:] = torch.arange(7, 10) == place
+    turns = [
+        (Row(0, length, ((40, 41, 42),), 3, branches=first), [(40,), (41,), (42,)]),
+        (Row(0, length, ((50, 51, 52),), 3, branches=Branches((8, 10, 11), follows)), [(40, 50), (40, 51), (42, 52)]),
+    ]
+    for turn, (row, texts) in enumerate(turns):
+        *branches, other = decoder.extend([row, Row(1, length + turn, ((60 + turn,),))])
+        for said, text in zip(branches, texts, strict=True):
+            torch.testing.assert_close(
+                said, logits(theirs, PROMPT + text, encoded(0)).logits[0, -1], atol=1e-4, rtol=1e-4
+            )
+        alone = logits(theirs, (*PROMPT, 60, 61)[: length + turn + 1], encoded(1)).logits[0, -1]
+        torch.testing.assert_close(other, alone, atol=1e-4, rtol=1e-4)

@@ -19,8 +19,19 @@ from whisper.decoding import DecodingOptions, DecodingTask
 from whisper.model import ModelDimensions, Whisper
 from whisper.tokenizer import LANGUAGES
 
+from asr_core.admission import admit
 from asr_core.errors import CheckpointError, InvalidRequestError
-from asr_core.types import AudioSpan, ClipContext, PreparedClip, Probe, Samples, TranscriptionRequest, Waveform
+from asr_core.types import (
+    AudioSpan,
+    ClipContext,
+    FrontendModel,
+    PreparedClip,
+    Probe,
+    Samples,
+    TranscriptionRequest,
+    Waveform,
+)
+from asr_whisper import plugin
 from asr_whisper.frontend import (
     BEGIN,
     TEMPERATURES,
@@ -32,6 +43,7 @@ from asr_whisper.frontend import (
 )
 from asr_whisper.names import DIMENSIONS
 
+from .test_policy import installed
 from .test_tokenizer import found, openais
 
 SECOND = 16_000
@@ -388,6 +400,41 @@ def test_no_temperature_or_zero_is_the_ladder(frontend: Frontend, temperature: f
 def test_a_temperature_of_the_callers_is_used_alone(frontend: Frontend) -> None:
     assert prepared(frontend, language="en", temperature=0.7).sampling.temperature == 0.7
     assert list(temperatures(TranscriptionRequest(temperature=0.7))) == [0.7]
+
+
+@pytest.mark.parametrize(("options", "size"), [({}, 1), ({"beam_size": 1}, 1), ({"beam_size": 5}, 5)])
+@pytest.mark.parametrize("temperature", [None, 0.0, 0.7])
+def test_the_likeliest_is_searched_for_and_what_is_drawn_is_not(
+    frontend: Frontend, options: dict[str, int], size: int, temperature: float | None
+) -> None:
+    asked = {"language": "en", "temperature": temperature, "options": options}
+    sizes = [
+        prepared(frontend, ClipContext(attempt), **asked).sampling.beam_size
+        for attempt in range(len(temperatures(TranscriptionRequest(temperature=temperature))))
+    ]
+    assert sizes == ([1] if temperature else [size, 1, 1, 1, 1, 1])
+
+
+@pytest.mark.parametrize("size", [-1, 0, 11, 10**9])
+def test_beams_out_of_range_are_refused_before_audio_is_decoded(frontend: Frontend, size: int) -> None:
+    base = installed("whisper-base")
+    model = FrontendModel(base.card, base.checkpoint, frontend)
+    with pytest.raises(InvalidRequestError, match=f"beam_size is {size}, must be 1 to 10$") as raised:
+        plugin.check_request(model, TranscriptionRequest(options={"beam_size": size}))
+    assert raised.value.param == "beam_size"
+    for allowed in (1, 10):
+        plugin.check_request(model, TranscriptionRequest(options={"beam_size": allowed}))
+
+
+def test_a_beam_is_a_whole_number(frontend: Frontend) -> None:
+    for value in ("5", 2.5, True):
+        with pytest.raises(InvalidRequestError, match="beam_size must be of type integer") as raised:
+            admit(
+                "whisper-base",
+                plugin.capabilities(installed("whisper-base")),
+                TranscriptionRequest(options={"beam_size": value}),
+            )
+        assert raised.value.param == "beam_size"
 
 
 def test_all_but_the_temperature_is_the_same_in_a_retry(frontend: Frontend) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from attrs import evolve
@@ -91,7 +92,8 @@ def test_languages_are_those_of_the_tokenizer_in_order() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_is_promised_that_no_code_serves(name: str) -> None:
     able = plugin.capabilities(model(name))
-    assert not any((able.speakers, able.keywords, able.options))
+    assert not any((able.speakers, able.keywords))
+    assert [option.name for option in able.options] == ["beam_size"]
     assert able.prompt == "previous_text"
     assert able.temperature
 
@@ -139,6 +141,12 @@ def served(name: str, *lacking: str) -> Capabilities:
     return served_capabilities(name, plugin.capabilities(model(name)), engine)
 
 
+def without(what: str, **fields: Any) -> Capabilities:
+    """All that base can do but ``what``."""
+    able = served("whisper-base")
+    return evolve(able, requires={name: needs for name, needs in able.requires.items() if name != what}, **fields)
+
+
 @pytest.mark.parametrize("name", ["whisper-base", "whisper-tiny.en"])
 def test_the_embedded_engine_withdraws_nothing(name: str) -> None:
     assert served(name) == plugin.capabilities(model(name))
@@ -152,12 +160,16 @@ def test_an_engine_without_what_every_clip_needs_is_refused(name: str, feature: 
 
 
 def test_an_engine_that_knows_no_foreign_rules_gives_no_segment_times() -> None:
-    assert served("whisper-base", "custom_rules") == evolve(served("whisper-base"), segment_times=False)
+    assert served("whisper-base", "custom_rules") == without("segment_times", segment_times=False)
 
 
 def test_an_engine_that_shows_no_attention_gives_no_word_times() -> None:
     assert served("whisper-base").word_times
-    assert served("whisper-base", "attention") == evolve(served("whisper-base"), word_times=False)
+    assert served("whisper-base", "attention") == without("word_times", word_times=False)
+
+
+def test_an_engine_that_follows_one_text_offers_no_beams() -> None:
+    assert served("whisper-base", "beams") == without("beam_size", options=())
 
 
 def test_a_decoder_fed_by_embeddings_is_not_needed() -> None:

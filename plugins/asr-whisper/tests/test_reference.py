@@ -20,6 +20,9 @@ from asr_whisper.frontend import Frontend
 
 from .conftest import MULTILINGUAL, features
 
+HARD = "es", "fr", "hi", "ja"
+"""Languages whose pangrams a beam understands otherwise."""
+
 
 @pytest.fixture(autouse=True)
 def ignore_unclosed_files() -> Iterator[None]:
@@ -62,6 +65,20 @@ def test_the_tail_after_an_early_last_time_is_heard(
     measures = jiwer.process_words(normalise(heard["text"]), normalise(transcript.text))
     assert measures.substitutions + measures.insertions + measures.deletions <= 1
     assert transcript.segments[-1].start_ms / 1000 == pytest.approx(heard["segments"][-1]["start"], abs=0.1)
+
+
+@pytest.mark.usefixtures("greedy")
+def test_texts_of_a_beam_are_openais(
+    base: Transcriber, openai_base: Whisper, frontend: Frontend, librivox: dict[Path, str]
+) -> None:
+    """From the same features, and not what greedy decoding finds of the harder ones."""
+    hard = {MULTILINGUAL / language / "pangrama.wav": language for language in HARD}
+    for path, language in {**dict.fromkeys(librivox, "en"), **hard}.items():
+        mel = features(frontend, audio.load(path, 16_000).samples)[0]
+        options = DecodingOptions(beam_size=5, without_timestamps=True, language=language, fp16=False)
+        text = base.transcribe(path, language=language, beam_size=5).text
+        assert text == decode(openai_base, mel, options).text
+        assert path not in hard or text != base.transcribe(path, language=language).text
 
 
 @pytest.mark.usefixtures("greedy")

@@ -14,7 +14,7 @@ Reason = Literal["end", "silence", "pause", "quietest", "limit", "tail"]
 PAUSE_S = 0.2
 """The least that is taken for a pause between words: within them, lips close for up to 0.1 s."""
 SIMILAR = 0.5
-"""Of pauses of at least this part of the longest the last is taken: clips are fewer, and hear more of what is around."""
+"""Of pauses of at least this part of the longest the last is taken: clips are fewer, and hear more of what is near."""
 HOPS_PER_SECOND = 100
 QUIET_HOPS = 10
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import count, islice
@@ -36,6 +36,7 @@ from asr_core.engines.protocol import (
     GeneratedToken,
     GenerationRequest,
     PromptInput,
+    needed_features,
 )
 from asr_core.errors import DeadlineError, EngineError, EngineMismatchError, OverloadedError
 from asr_core.testing.rule_model import (
@@ -48,7 +49,9 @@ from asr_core.testing.rule_model import (
     Item,
     follow,
     greedy,
+    replaying,
     rows_of,
+    texts,
 )
 from asr_core.types import Bias, Force, Rule, Sampling, Suppress, Tokens
 
@@ -69,6 +72,29 @@ def ask_slowly(**fields: Any) -> GenerationRequest:
     """A request that will not end by itself."""
     return ask((SLOW, 1), **{"budget": ENDLESS, **fields})
 
+
+LETTERS = 52, 33, 39
+"""What beams are asked for texts of. The first two are nearly as likely as each other, and whether the third is far
+likelier or far less so depends on all that was read: choosing the second may pay later."""
+
+EVERY_TEXT = 31
+"""Of up to four LETTERS, the first of which ends them: 15 that it ends, and 16 that the budget does."""
+
+
+def ask_beam(*prompt: PromptInput, rules: tuple[Rule, ...] = (), **fields: Any) -> GenerationRequest:
+    """A request for the best of EVERY_TEXT unless something else is said."""
+    among = Suppress(tuple(token for token in range(VOCABULARY) if token not in LETTERS))
+    beam = {"sampling": Sampling(beam_size=EVERY_TEXT), "stop": frozenset(LETTERS[:1]), "budget": 4}
+    return ask(*prompt, rules=(among, *rules), **{**beam, **fields})
+
+
+BEAMS: Mapping[str, tuple[PromptInput, ...]] = {
+    "not the likeliest first": ((7,),),
+    "stopped": ((19,),),
+    "a second chance": ((30,),),
+    "the likeliest": ((3,),),
+}
+"""Prompts: the best text of the first three is neither the greedy one nor that with the highest sum."""
 
 FIRST, SECOND, THIRD = (item.id for item in follow(ask(budget=3), greedy) if isinstance(item, GeneratedToken))
 
@@ -106,7 +132,8 @@ RULES: dict[str, tuple[Rule, ...]] = {
 
 def agree(items: Sequence[Item], request: GenerationRequest, *, whole: bool = True) -> None:
     """The items, a beginning of them unless ``whole``, are what the rule says, log-probabilities within 1e-3."""
-    said = follow(request, _replay(items) if request.sampling.temperature else greedy)
+    chosen = request.sampling.temperature or request.sampling.beam_size > 1
+    said = follow(request, replaying(ids_of(items)) if chosen else greedy)
     expected = list(islice(said, None if whole else len(items)))
     assert [_bare(item) for item in items] == [_bare(item) for item in expected]
     for got, wanted in zip(items, expected, strict=True):
@@ -126,11 +153,6 @@ def agree_on_attention(got: Any, wanted: Any) -> None:
 
 def _bare(item: Item) -> int | str:
     return item.reason if isinstance(item, Finished) else item.id
-
-
-def _replay(items: Sequence[Item]) -> Callable[[Any], int]:
-    drawn = iter(ids_of(items))
-    return lambda scores: next(drawn, 0)
 
 
 def ids_of(items: Iterable[Item]) -> list[int]:
@@ -332,6 +354,95 @@ class EngineConformance:
         items = finish(collect(engine, ask(sampling=Sampling(temperature=1.0, top_p=1e-6))))
         assert ids_of(items) == ids_of(follow(ask(), greedy))
 
+    @pytest.mark.parametrize("given", [(), (33,)], ids=["from the prompt", "after given"])
+    @pytest.mark.parametrize("prompt", BEAMS.values(), ids=BEAMS)
+    def test_a_beam_as_wide_as_all_texts_finds_the_best(
+        self, engine: Engine, prompt: tuple[PromptInput, ...], given: Tokens
+    ) -> None:
+        """The one of the highest mean log-probability, a stop token included, with its own log-probabilities."""
+        self.check_beams(engine, ask_beam(*prompt, given=given))
+
+    @pytest.mark.parametrize("stop", [LETTERS[:1], ()], ids=["stop", "length"])
+    def test_a_beam_of_one_token(self, engine: Engine, stop: Tokens) -> None:
+        """The likeliest, whether it ends the text or the budget does."""
+        self.check_beams(engine, ask_beam((7,), budget=1, stop=frozenset(stop)))
+
+    def test_rules_see_each_text_of_a_beam(self, engine: Engine) -> None:
+        """Its own output, given tokens first."""
+        for rules in (Suppress(LETTERS[2:], at_begin=True), Bias(LETTERS[1:2], 1.25)), (Alternate(),):
+            for given in ((), (33,)):
+                self.check_beams(engine, ask_beam((30,), rules=rules, given=given))
+
+    def test_beams_and_others_change_nothing_of_each_other(self, engine: Engine) -> None:
+        """Each says what it says alone, whoever shares its steps."""
+        wide = [ask_beam(*prompt) for prompt in BEAMS.values()]
+        # Over the whole vocabulary no text is likelier than the greedy one, whose tokens are the likeliest there are.
+        narrow = [ask((n,), sampling=Sampling(beam_size=n), budget=9) for n in (2, 3, 5)]
+        others = [ask((n, 2), budget=4 * n + 1) for n in range(5)]
+        requests = [*others[:3], *wide, *narrow, *others[3:]]
+        for request, (items, error) in zip(requests, self.together(engine, requests), strict=True):
+            if self.lacks(request):
+                assert (items, type(error)) == ([], EngineMismatchError)
+            else:
+                agree(items, request)
+                best = follow(request, greedy) if request not in wide else texts(request, LETTERS)[0]
+                assert ids_of(items) == ids_of(best)
+
+    def test_what_was_computed_before_changes_no_beam(self, engine: Engine) -> None:
+        """Nor does a beam change what comes after it: equal, longer, shorter and diverging prompts in turn."""
+        for prompt in (PROMPT, PROMPT, (*PROMPT, 1, 2), PROMPT[:2], (*PROMPT[:3], 61), (30,), PROMPT):
+            self.check_beams(engine, ask_beam(prompt))
+            agree(finish(collect(engine, request := ask(prompt))), request)
+
+    @pytest.mark.parametrize("way", ["leave", "abort"])
+    def test_a_beam_can_be_left(self, engine: Engine, way: str) -> None:
+        """Before its texts agree on anything, and what follows is none the worse."""
+        request = ask_slowly(sampling=Sampling(beam_size=3))
+
+        async def go() -> EngineStatistics:
+            reader = asyncio.create_task(collect(engine, request))
+            await until(engine, lambda now: now.queued + now.running == 1)
+            await asyncio.sleep(0.1)
+            if way == "abort":
+                engine.abort(request.id)
+                assert not any(isinstance(item, Finished) for item in await reader)
+            await _dismiss([reader])
+            return await settled(engine)
+
+        if self.promises("beams"):
+            assert finish(go()).aborted == 1
+        self.check_beams(engine, ask_beam((30,)))
+
+    def test_a_beam_that_fails_fails_alone(self, engine: Engine) -> None:
+        """All its texts with it, but none of another's."""
+        failing, other = ask((FAULT, 2), sampling=Sampling(beam_size=3), budget=20), ask(budget=20)
+        (_, error), (items, _) = self.together(engine, [failing, other])
+        assert isinstance(error, EngineError)
+        assert isinstance(error, EngineMismatchError) != self.promises("beams")
+        agree(items, other)
+
+    def test_a_beam_is_neither_inspected_nor_attended(self, engine: Engine) -> None:
+        """Of which of its texts would it be?"""
+        beam = Sampling(beam_size=2)
+        for request in (ask(sampling=beam, inspect=(3,)), ask(sampling=beam, attend=((0, 1),), cross=rows_of(3, 1))):
+            with pytest.raises(EngineError):
+                finish(collect(engine, request))
+        assert ended(engine.statistics()) == 0
+
+    def lacks(self, request: GenerationRequest) -> frozenset[EngineFeature]:
+        """What ``request`` needs and the card does not promise."""
+        return needed_features(request) - self.card.features
+
+    def check_beams(self, engine: Engine, *requests: GenerationRequest) -> None:
+        """Requests of :func:`ask_beam`, one after the other: the best of all texts, or refused."""
+        for request in requests:
+            if lacking := self.lacks(request):
+                with pytest.raises(EngineMismatchError, match="|".join(lacking)):
+                    finish(collect(engine, request))
+            else:
+                agree(items := finish(collect(engine, request)), request)
+                assert ids_of(items) == ids_of(texts(request, LETTERS)[0])
+
     @pytest.mark.parametrize("seed", range(4))
     def test_sixteen_requests_join_and_leave_at_random(self, engine: Engine, seed: int) -> None:
         """Each gets exactly its own tokens, as long as it stays."""
@@ -353,7 +464,7 @@ class EngineConformance:
         prompt = tuple((7 * k + start) % 60 for k in range(length))
         heard = rows_of(*draw.integers(0, 9, 2).tolist())
         cross = heard if self.promises("cross_attention") and draw.random() < 0.5 else None
-        return ask(
+        request = ask(
             *((prompt, heard, (1,)) if self.promises("embeddings") and draw.random() < 0.5 else (prompt,)),
             cross=cross,
             attend=((1, 2), (0, 3)) if cross and self.promises("attention") and draw.random() < 0.5 else (),
@@ -364,6 +475,9 @@ class EngineConformance:
             stop=frozenset({stop}),
             budget=int(draw.integers(1, 60)),
         )
+        plain = not (request.inspect or request.attend or request.sampling.temperature)
+        beam = plain and self.promises("beams") and draw.random() < 0.5
+        return evolve(request, sampling=Sampling(beam_size=3)) if beam else request
 
     def together(
         self, engine: Engine, requests: Sequence[GenerationRequest]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -148,6 +149,23 @@ def _logprobs(scores: Any) -> Any:
 def greedy(scores: Any) -> int:
     """The likeliest of ``scores`` of shape [VOCABULARY]."""
     return int(scores.argmax())
+
+
+def replaying(tokens: Sequence[int]) -> Callable[[Any], int]:
+    """Chooses what was said before, then 0."""
+    said = iter(tokens)
+    return lambda scores: next(said, 0)
+
+
+def texts(request: GenerationRequest, letters: Sequence[int]) -> list[list[Item]]:
+    """All that can be said in ``letters`` and that rules allow, the highest mean log-probability first."""
+    words = product(letters, repeat=request.budget)
+    said = {tuple(items): items for items in (list(follow(request, replaying(word))) for word in words)}
+    return sorted((items for items in said.values() if _mean(items) > -np.inf), key=_mean, reverse=True)
+
+
+def _mean(items: Sequence[Item]) -> float:
+    return float(np.mean([item.logprob for item in items if isinstance(item, GeneratedToken)]))
 
 
 def drawing(sampling: Sampling) -> Callable[[Any], int]:

@@ -39,8 +39,8 @@ class Text:
 class Beams:
     """The ``width`` likeliest beginnings go on, whatever they came from, until as many texts have ended in ``stop``.
 
-    The best is the one with the highest mean log-probability. Both are what openai-whisper's ``BeamSearchDecoder`` and
-    ``MaximumLikelihoodRanker`` do at a patience of 1 and without a length penalty. Texts are at most ``budget`` long,
+    The search is that of openai-whisper's ``BeamSearchDecoder`` at a patience of 1. The best has the highest mean
+    log-probability, over its stop token too, which that one's ranker does not count. Texts are at most ``budget`` long,
     and stand behind ``prefix`` positions of memory.
     """
 

@@ -11,6 +11,7 @@ import torch
 from attrs import frozen
 
 from asr_core.engines.protocol import GeneratedToken
+from asr_core.engines.torch._beams import Beams
 from asr_core.engines.torch._decoders import AttentiveDecoder, Decoder
 from asr_core.engines.torch._runs import Run, Slot
 from asr_core.engines.torch._sampling import Choice, apply_rules, choose
@@ -163,8 +164,15 @@ def _search(works: Sequence[Work], logits: torch.Tensor) -> list[list[Choice] | 
     beams = [work.run.beams for work in works if work.run.beams is not None]
     pairs = zip(works, beams, strict=True)
     seen = [[*work.run.request.given, *text.tokens] for work, one in pairs for text in one.live]
-    logprobs = _rule(works, seen, logits).log_softmax(-1).split([len(one.live) for one in beams])
-    return [attempt(one.advance, rows) for one, rows in zip(beams, logprobs, strict=True)]
+    ruled = _rule(works, seen, logits).split([len(one.live) for one in beams])
+    return [attempt(_advance, one, rows) for one, rows in zip(beams, ruled, strict=True)]
+
+
+def _advance(beams: Beams, logits: torch.Tensor) -> list[Choice]:
+    # Looked for here, as the log-probabilities of a text after which all is forbidden are NaN too.
+    if bool(logits.max().isnan()):
+        raise EngineError("the model computed NaN; try another dtype")
+    return beams.advance(logits.log_softmax(-1))
 
 
 def _rule(works: Sequence[Work], seen: Sequence[Sequence[int]], logits: torch.Tensor) -> torch.Tensor:
