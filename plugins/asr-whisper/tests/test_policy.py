@@ -128,7 +128,7 @@ def test_the_limits_follow_the_dimensions() -> None:
 
 def test_chunks_fill_the_window_overlap_and_end_where_readers_pause() -> None:
     assert plugin.chunk_policy(installed("whisper-base")) == ChunkPolicy(
-        target_s=30.0, search_s=7.0, overlap_s=1.5, parallel=8
+        target_s=30.0, search_s=7.0, overlap_s=2.0, parallel=8
     )
     assert plugin.encoder_policy() == EncoderPolicy()
 

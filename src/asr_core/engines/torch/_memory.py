@@ -15,6 +15,9 @@ from transformers.cache_utils import CacheLayerMixin
 from asr_core.engines.torch._batch import Batch
 from asr_core.kernels import reads_stretches
 
+GROWTH = 4
+"""Places that memory grows by: twice as many would often stand empty, tens of megabytes each."""
+
 
 class SlotLayer:
     """Keys and values of one layer, each of shape [places, heads, positions, width]; what transformers calls a layer.
@@ -99,8 +102,8 @@ class SlotLayer:
         has_places, _, has_positions, _ = self._stored[0].shape
         if places > has_places or positions > has_positions:
             self.keys = self.values = None  # views that would keep the old memory alive beside the new
-            # Places double, as every growth copies; positions of all places grow with the longest.
-            wanted = max(has_places, 1 << (places - 1).bit_length()), max(has_positions, positions)
+            # Several places at once, as every growth copies; positions of all places grow with the longest.
+            wanted = max(has_places, -(-places // GROWTH) * GROWTH), max(has_positions, positions)
             self._stored = tuple(_grown(stored, *wanted) for stored in self._stored)
 
     def exchanged(self, one: int, other: int) -> list[torch.Tensor]:
