@@ -126,7 +126,7 @@ class Clips:
         while (turn := self._order.turn) in self._done and (not self.parts[turn].after or turn + 1 in self._done):
             if self.parts[turn].after:
                 self._join(turn)
-            if self.parts[turn].overlaps:
+            if self._overlaps(turn):
                 self._tell(self.results[turn])
             self._order.end()
 
@@ -178,9 +178,13 @@ class Clips:
         self._said = result.text or self._said
         return evolve(result, segments=tuple(_placed(segment, clip, first=first) for segment in result.segments))
 
+    def _overlaps(self, number: int) -> bool:
+        """Whether it, or the clip before it, hears part of the other."""
+        return any(part.after for part in self.parts[max(0, number - 1) : number + 1])
+
     def _act(self, number: int, act: Callable[[], None]) -> None:
         """Tell of a clip that is not to be joined with others first."""
-        if not self.parts[number].overlaps:
+        if not self._overlaps(number):
             self._told.add(number)
             self._order.act(number, act)
 

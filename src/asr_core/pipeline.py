@@ -79,7 +79,8 @@ async def _transcribe(
     request = admit(served.card.name, served.capabilities, request)
     await asyncio.to_thread(served.hooks.check_request, served.model, request)
     waveform = await read(served.native_limit.sample_rate)
-    parts = await asyncio.to_thread(split, waveform, served.splitting, request.server_vad)
+    timed = "segment" in request.times
+    parts = await asyncio.to_thread(split, waveform, served.splitting, request.server_vad, timed=timed)
     done = sum(part.end_sample - part.start_sample for part in parts if not part.speech)
 
     def count(part: Part) -> None:

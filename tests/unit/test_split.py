@@ -94,6 +94,15 @@ def test_a_pause_that_goes_on_past_the_limit_is_cut_within_it() -> None:
     assert told(split(sound((50, LOUD)), splitting(detector=Told((29.0, 33.0)))))[0] == (0.0, 29.5, True, "pause")
 
 
+@pytest.mark.parametrize(("start", "end", "before"), [(26.2, 26.6, 0), (26.3, 26.5, 2 * RATE)])
+def test_what_is_timed_begins_in_a_rest(start: float, end: float, before: int) -> None:
+    rules = splitting(detector=Told((start, end)), overlap_s=2.0, search_s=5.0)
+    first, last = split(sound((50, LOUD)), rules, timed=True)
+    assert split(sound((50, LOUD)), rules)[1].before == 2 * RATE
+    assert (first.end_sample, first.reason) == (round(26.4 * RATE), "pause")
+    assert (first.after, last.before) == (2 * RATE, before)
+
+
 def test_less_than_200_ms_is_no_pause() -> None:
     audio = sound((29, LOUD), (0.1, SOFT), (20.9, LOUD))
     (first, _) = split(audio, splitting(detector=Told((28.2, 28.38))))
@@ -361,22 +370,29 @@ def test_a_frame_too_many_by_a_rounding_error_is_none(rate: int, parts: int, sec
 
 
 @settings(max_examples=400, deadline=None)
-@given(WAVEFORMS, POLICIES, LIMITS, DETECTORS, st.booleans(), VADS)
+@given(WAVEFORMS, POLICIES, LIMITS, DETECTORS, st.booleans(), VADS, st.booleans())
 def test_every_sample_is_in_one_part_and_no_clip_is_too_long(
-    audio: Waveform, policy: ChunkPolicy, limit: float | None, detector: Any, trusted: bool, vad: ServerVad | None
+    audio: Waveform,
+    policy: ChunkPolicy,
+    limit: float | None,
+    detector: Any,
+    trusted: bool,
+    vad: ServerVad | None,
+    timed: bool,
 ) -> None:
     rules = Splitting(NativeLimit(SLOW, limit), policy, detector, trusted)
-    parts = split(audio, rules, vad)
+    parts = split(audio, rules, vad, timed=timed)
     edges = [0, *(part.end_sample for part in parts)]
     assert [part.start_sample for part in parts] == edges[:-1]
     assert edges[-1] == len(audio.samples)
     assert all(a < b for a, b in pairwise(edges))
     cap = min(limit or np.inf, policy.target_s or np.inf) * SLOW
     assert all(len(part.heard(audio).samples) <= cap for part in parts if part.speech)
-    assert all(one.after == other.before <= round(policy.overlap_s * SLOW) for one, other in pairwise(parts))
+    assert all(other.before in ((0, one.after) if timed else (one.after,)) for one, other in pairwise(parts))
+    assert all(part.after <= round(policy.overlap_s * SLOW) for part in parts)
     assert all(part.before + part.after <= part.end_sample - part.start_sample for part in parts)
     assert (parts[0].before, parts[-1].after) == (0, 0)
-    assert split(audio, rules, vad) == parts
+    assert split(audio, rules, vad, timed=timed) == parts
 
 
 def between(spans: list[tuple[int, int]], count: int) -> list[int]:

@@ -13,6 +13,8 @@ from asr_core.types import Samples
 Reason = Literal["end", "silence", "pause", "quietest", "limit", "tail"]
 PAUSE_S = 0.2
 """The least that is taken for a pause between words: within them, lips close for up to 0.1 s."""
+REST_S = 0.3
+"""Nobody speaks for so long: behind it a sentence begins, and so should a subtitle."""
 SIMILAR = 0.5
 """Of pauses of at least this part of the longest the last is taken: clips are fewer, and hear more of what is near."""
 HOPS_PER_SECOND = 100
@@ -23,8 +25,8 @@ QUIET_HOPS = 10
 class Cutter:
     """Cuts what is longer than ``cap`` in the last ``search`` before that; ``tail`` is the least that may be left.
 
-    Beside a cut, ``overlap`` of the other clip counts towards the cap. All in samples. A frame is speech where its
-    score reaches ``threshold``.
+    Beside a cut, ``overlap`` of the other clip counts towards the cap where it is heard. All in samples. A frame is
+    speech where its score reaches ``threshold``. What is ``timed`` begins in a rest if it can.
     """
 
     frames: Frames
@@ -33,6 +35,7 @@ class Cutter:
     search: int
     tail: int
     threshold: float
+    timed: bool
 
     def ends(self, start: int, end: int) -> list[tuple[int, Reason]]:
         """Where the clips of a stretch end, and why but for the last: for its end there is a reason outside."""
@@ -41,8 +44,15 @@ class Cutter:
         while end - start > room:
             start, reason = self._cut(start, end, room - self.overlap)
             ends.append((start, reason))
-            room = self.cap - self.overlap
+            room = self.cap - self.before(start)
         return ends
+
+    def before(self, cut: int) -> int:
+        """How much of what lies before it the clip behind a cut hears: of ``timed`` ones none where there is a rest."""
+        half = round(REST_S * self.frames.waveform.rate / 2)
+        first, end = np.searchsorted(self.frames.edges, (cut - half, cut + half))
+        rest = self.frames.scores[first:end] < self.threshold
+        return 0 if self.timed and len(rest) and rest.all() else self.overlap
 
     def _cut(self, start: int, end: int, most: int) -> tuple[int, Reason]:
         """Where a clip of at most that many samples ends."""

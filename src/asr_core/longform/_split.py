@@ -35,11 +35,6 @@ class Part:
         """It and these."""
         return waveform.clip(self.start_sample - self.before, self.end_sample + self.after)
 
-    @property
-    def overlaps(self) -> bool:
-        """Whether others hear part of what is heard with it."""
-        return self.before + self.after > 0
-
 
 @frozen(eq=False)
 class Splitting:
@@ -55,15 +50,18 @@ class Splitting:
     trusted: bool = False
 
 
-def split(waveform: Waveform, splitting: Splitting, server_vad: ServerVad | None = None) -> tuple[Part, ...]:
+def split(
+    waveform: Waveform, splitting: Splitting, server_vad: ServerVad | None = None, *, timed: bool = False
+) -> tuple[Part, ...]:
     """Cut ``waveform`` into parts that hold every sample exactly once, in order.
 
     What is silent for the policy's ``skip_s`` is skipped but for ``pad_s`` beside sound, and more where a clip would be
     shorter than ``min_tail_s``; audio in which nothing sounds is skipped whole. What remains and is longer than policy
     or model take is cut in the last ``search_s`` (at most half a clip) before that: in the middle of the last pause
     that is at least half as long as the longest, else of the quietest 100 ms. Beside such a cut the policy's
-    ``overlap_s`` are heard with both. With ``server_vad`` every pause it describes is skipped, unless what is said
-    between two of them is shorter than ``min_tail_s``.
+    ``overlap_s`` are heard with both; where segments are ``timed``, a clip that begins in a rest hears nothing before
+    it, so that they begin where sentences do. With ``server_vad`` every pause it describes is skipped, unless what is
+    said between two of them is shorter than ``min_tail_s``.
 
     Raises:
         PluginError: the detector broke its contract.
@@ -75,10 +73,10 @@ def split(waveform: Waveform, splitting: Splitting, server_vad: ServerVad | None
     if not (frames.peaks >= policy.silence_floor).any():
         return (Part(0, count, False, "end"),)
     gaps = pauses(frames, policy, server_vad) if server_vad else silences(frames, policy, splitting.trusted)
-    return tuple(_parts(gaps, _cutter(frames, splitting, server_vad), count))
+    return tuple(_parts(gaps, _cutter(frames, splitting, server_vad, timed), count))
 
 
-def _cutter(frames: Frames, splitting: Splitting, server_vad: ServerVad | None) -> Cutter:
+def _cutter(frames: Frames, splitting: Splitting, server_vad: ServerVad | None, timed: bool) -> Cutter:
     policy, rate = splitting.policy, frames.waveform.rate
     limits = [seconds for seconds in (splitting.native.seconds, policy.target_s) if seconds is not None]
     cap = max(1, int(min(limits) * rate)) if limits else len(frames.waveform.samples)
@@ -86,7 +84,7 @@ def _cutter(frames: Frames, splitting: Splitting, server_vad: ServerVad | None) 
     overlap = 0 if policy.carry_text else min(round(policy.overlap_s * rate), cap // 4)
     tail = min(cap - 2 * overlap, round(policy.min_tail_s * rate))
     threshold = SPEECH if server_vad is None else server_vad.threshold
-    return Cutter(frames, cap, overlap, round(policy.search_s * rate), tail, threshold)
+    return Cutter(frames, cap, overlap, round(policy.search_s * rate), tail, threshold, timed)
 
 
 def _parts(gaps: Sequence[Gap], cutter: Cutter, count: int) -> Iterator[Part]:
@@ -104,8 +102,10 @@ def _clips(start: int, end: int, cutter: Cutter, reason: Reason) -> Iterator[Par
     starts = [start, *(cut for cut, _ in ends[:-1])]
     lengths = [to - at for at, (to, _) in zip(starts, ends, strict=True)]
     # Half of a clip at most, so that its neighbours do not meet.
-    overlaps = [0, *(min(one // 2, other // 2, cutter.overlap) for one, other in pairwise(lengths)), 0]
-    for at, (to, why), (before, after) in zip(starts, ends, pairwise(overlaps), strict=True):
+    most = [min(one // 2, other // 2) for one, other in pairwise(lengths)]
+    befores = [0, *(min(room, cutter.before(cut)) for room, (cut, _) in zip(most, ends, strict=False))]
+    afters = [*(min(room, cutter.overlap) for room in most), 0]
+    for at, (to, why), before, after in zip(starts, ends, befores, afters, strict=True):
         if at < to:
             yield Part(at, to, True, why, before, after)
 

@@ -30,13 +30,13 @@ class ChunkPolicy:
     Longer audio is cut into clips of at most ``target_s`` (None: as long as the native limit allows), in the last
     ``search_s`` before that, or half of it if that is less: 6 s of reading have a pause in them, 2 s every other time.
     A tail shorter than ``min_tail_s`` pulls the previous cut earlier. Beside such a cut ``overlap_s`` of the other
-    clip, at most a quarter of ``target_s``, are heard too and count towards it; what both say is told once, when both
-    are done. Where no sample reaches ``silence_floor`` (linear, 1.0 is full scale) nothing sounds: stretches of
-    ``skip_s`` and more are not decoded, but for ``pad_s`` at either end, as models invent words on silence.
-    ``parallel`` clips of one request are worked on at once. ``carry_text`` gives each clip the text of the one before,
-    and so has them wait for one another; it needs a model to whom a prompt is previous text. Below ``least_rate`` bytes
-    of UTF-8 for each second in which somebody speaks, the text of a clip is taken to have ended early: speech has 10 to
-    20 in any script.
+    clip, at most a quarter of ``target_s``, are heard too and count towards it (where segments are timed, not before a
+    rest of 0.3 s); what both say is told once, when both are done. Where no sample reaches ``silence_floor`` (linear,
+    1.0 is full scale) nothing sounds: stretches of ``skip_s`` and more are not decoded, but for ``pad_s`` at either
+    end, as models invent words on silence. ``parallel`` clips of one request are worked on at once. ``carry_text``
+    gives each clip the text of the one before, and so has them wait for one another; it needs a model to whom a prompt
+    is previous text. Below ``least_rate`` bytes of UTF-8 for each second in which somebody speaks, the text of a clip
+    is taken to have ended early: speech has 10 to 20 in any script.
 
     Raises:
         ValueError: a number that nothing could be cut by; the message begins with the name of the field.
