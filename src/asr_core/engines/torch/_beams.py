@@ -39,7 +39,7 @@ class Text:
 class Beams:
     """The ``width`` likeliest beginnings go on, whatever they came from, until as many texts have ended in ``stop``.
 
-    The search is that of openai-whisper's ``BeamSearchDecoder`` at a patience of 1. The best has the highest mean
+    The search is that of OpenAI's ``BeamSearchDecoder`` at a patience of 1. The best has the highest mean
     log-probability, over its stop token too, which that one's ranker does not count. Texts are at most ``budget`` long,
     and stand behind ``prefix`` positions of memory.
     """
