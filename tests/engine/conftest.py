@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from transformers import (
 )
 
 from asr_core.engines.compute import Compute
-from asr_core.engines.torch import CausalDecoder, CrossDecoder, Decoder
+from asr_core.engines.torch import CausalDecoder, CrossDecoder, Decoder, EngineLimits, TorchEngine
 
 # Far from even, so that a position or a neighbour too many would be seen in the logits.
 SPREAD = 0.3
@@ -63,6 +64,16 @@ def whisper(**fields: Any) -> WhisperForConditionalGeneration:
         **fields,
     )
     return WhisperForConditionalGeneration(config).eval()
+
+
+@contextmanager
+def running(decoder: Decoder, **limits: Any) -> Iterator[TorchEngine]:
+    """An engine with these limits, closed in the end."""
+    compute = Compute()
+    engine = TorchEngine(decoder, compute, EngineLimits(**limits))
+    yield engine
+    engine.close()
+    compute.close()
 
 
 @frozen(eq=False)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
@@ -14,12 +13,13 @@ from attrs import frozen
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from asr_core.engines.compute import Compute
 from asr_core.engines.protocol import EncodedRows, GeneratedToken, GenerationRequest
-from asr_core.engines.torch import Decoder, EngineLimits, TorchEngine
+from asr_core.engines.torch import TorchEngine
 from asr_core.engines.torch._beams import Beams
 from asr_core.errors import EngineError
 from asr_core.types import Bias, Sampling, Suppress
+
+from .conftest import running
 
 IDS = count()
 PROMPTS = ((2, 30, 31), (5,), tuple(range(40, 63)))
@@ -103,15 +103,6 @@ CASES = [
     Case(PROMPTS[1], 3, number=3, budget=1),
     Case(PROMPTS[2], 5, number=4, budget=25),
 ]
-
-
-@contextmanager
-def running(decoder: Decoder, **limits: Any) -> Iterator[TorchEngine]:
-    compute = Compute()
-    engine = TorchEngine(decoder, compute, EngineLimits(**limits))
-    yield engine
-    engine.close()
-    compute.close()
 
 
 async def outcome(engine: TorchEngine, request: GenerationRequest) -> Text | EngineError:

@@ -16,10 +16,12 @@ from attrs import field, frozen
 
 from asr_core.engines.compute import Compute
 from asr_core.engines.protocol import EncodedRows, Finished, GeneratedToken, GenerationRequest
-from asr_core.engines.torch import Decoder, EngineLimits, Row, TorchEngine
+from asr_core.engines.torch import Row, TorchEngine
 from asr_core.engines.torch._memory import SlotLayer
 from asr_core.errors import DeadlineError, EngineError, OverloadedError
 from asr_core.types import Sampling
+
+from .conftest import running
 
 IDS = count()
 PROMPT = (5, 17, 3, 60)
@@ -70,15 +72,6 @@ def nothing(call: str, what: Any) -> None:
 
 def reads(rows: Sequence[Row], token: int) -> bool:
     return any(token in part for row in rows for part in row.parts)
-
-
-@contextmanager
-def running(decoder: Decoder, **limits: Any) -> Iterator[TorchEngine]:
-    compute = Compute()
-    engine = TorchEngine(decoder, compute, EngineLimits(**limits))
-    yield engine
-    engine.close()
-    compute.close()
 
 
 @contextmanager

@@ -13,22 +13,23 @@ from attrs import evolve
 
 from asr_core.errors import PluginError
 from asr_core.runtime.stream import TextDelta
-from asr_core.types import ChunkPolicy, Segment, Transcript, TranscriptionRequest
+from asr_core.types import ChunkPolicy, Samples, Segment, Transcript, TranscriptionRequest
 
 RATE, PER_SECOND, SECONDS = 16_000, 4, 16
 EACH = ChunkPolicy(target_s=6.0, overlap_s=1.5, search_s=0.0, min_tail_s=0.0)
 OWN = [(0.0, 4.5), (4.5, 7.5), (7.5, 10.5), (10.5, 13.5), (13.5, 16.0)]
 HEARD = [(0.0, 6.0), (3.0, 9.0), (6.0, 12.0), (9.0, 15.0), (12.0, 16.0)]
 WORDS = [f"word{n}" for n in range(PER_SECOND * SECONDS)]
+SOUND = np.full(SECONDS * RATE, 0.5, np.float32)
 
 Heard = tuple[list[TextDelta | Segment], Transcript]
 Hear = Callable[..., Heard]
 
 
-def script() -> list[list[list[int]]]:
+def script(heard: Sequence[tuple[float, float]] = HEARD) -> list[list[list[int]]]:
     """By second of its start, what a clip says: the words of its time, but for those at its ends."""
     said: list[list[list[int]]] = [[] for _ in range(SECONDS)]
-    for start, end in HEARD:
+    for start, end in heard:
         words = WORDS[int(PER_SECOND * start) : int(PER_SECOND * end)]
         first, last = words[0] if start == 0 else "x", words[-1] if end == SECONDS else "y"
         said[int(start)] = [list(" ".join([first, *words[1:-1], last]).encode())]
@@ -37,10 +38,16 @@ def script() -> list[list[list[int]]]:
 
 @pytest.fixture(scope="module")
 def hear(opened: Any, streamed: Any) -> Hear:
-    def hear(name: str, policy: ChunkPolicy = EACH, said: Sequence[Any] | None = None, **fields: Any) -> Heard:
+    def hear(
+        name: str,
+        policy: ChunkPolicy = EACH,
+        said: Sequence[Any] | None = None,
+        sound: Samples = SOUND,
+        **fields: Any,
+    ) -> Heard:
         served = evolve(opened(name).served, chunk_policy=policy)
         request = TranscriptionRequest(options={"script": json.dumps(said or script())}, **fields)
-        *events, transcript = streamed(served, np.full(SECONDS * RATE, 0.5, np.float32), request, segments=True)
+        *events, transcript = streamed(served, sound, request, segments=True)
         return events, transcript
 
     return hear
@@ -55,6 +62,20 @@ def test_every_word_is_told_once_and_every_sample_accounted(hear: Hear, name: st
     assert transcript.text == " ".join(WORDS)
     assert "".join(event.text for event in events if isinstance(event, TextDelta)) == transcript.text
     assert [(one.start_sample / RATE, one.end_sample / RATE) for one in transcript.coverage] == OWN
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_clips_that_begin_in_a_rest_hear_nothing_before_it(hear: Hear, name: str) -> None:
+    sound = SOUND.copy()
+    for rest in (4.25, 8.35, 12.3):
+        sound[round((rest - 0.25) * RATE) : round((rest + 0.25) * RATE)] = 0
+    said = script([(0.0, 5.75), (4.25, 9.75), (8.25, 13.75), (12.25, 16.0)])
+    events, transcript = hear(name, evolve(EACH, search_s=2.0), said, sound, times=frozenset({"segment"}))
+    assert transcript.text == " ".join(WORDS)
+    assert "".join(event.text for event in events if isinstance(event, TextDelta)) == transcript.text
+    assert [event for event in events if isinstance(event, Segment)] == list(transcript.segments)
+    starts = [one.start_sample / RATE for one in transcript.coverage]
+    assert starts == pytest.approx([0, 4.25, 8.35, 12.3], abs=0.05)
 
 
 def test_the_answer_is_the_same_however_many_are_heard_at_once(hear: Hear) -> None:

@@ -49,10 +49,12 @@ class Cutter:
 
     def before(self, cut: int) -> int:
         """How much of what lies before it the clip behind a cut hears: of ``timed`` ones none where there is a rest."""
+        if not self.timed:
+            return self.overlap
         half = round(REST_S * self.frames.waveform.rate / 2)
         first, end = np.searchsorted(self.frames.edges, (cut - half, cut + half))
         rest = self.frames.scores[first:end] < self.threshold
-        return 0 if self.timed and len(rest) and rest.all() else self.overlap
+        return 0 if len(rest) and rest.all() else self.overlap
 
     def _cut(self, start: int, end: int, most: int) -> tuple[int, Reason]:
         """Where a clip of at most that many samples ends."""
@@ -78,11 +80,9 @@ class Cutter:
         begin, end = np.searchsorted(edges, first), np.searchsorted(edges, limit, side="right") - 1
         speechless = self.frames.scores[begin:end] < self.threshold
         found = [(edges[begin + a], edges[begin + b]) for a, b in runs(speechless)]
-        longest = max((b - a for a, b in found), default=0)
-        if longest < PAUSE_S * self.frames.waveform.rate:
-            return None
-        least = max(PAUSE_S * self.frames.waveform.rate, longest * SIMILAR)
-        return int([a + b for a, b in found if b - a >= least][-1] // 2)
+        long = [(b - a, (a + b) // 2) for a, b in found if b - a >= PAUSE_S * self.frames.waveform.rate]
+        least = SIMILAR * max((length for length, _ in long), default=0)
+        return next((int(middle) for length, middle in reversed(long) if length >= least), None)
 
 
 def quietest(samples: Samples, rate: int) -> int | None:

@@ -20,7 +20,7 @@ SECONDS_PER_TIMESTAMP = 0.02
 BEAM_SIZE = OptionSpec("beam_size", "integer", "texts that are followed side by side, the best of which is told")
 
 MAX_BEAM_SIZE = 10
-"""Twice what is usual; each text costs about as much as a request."""
+"""Twice what is usual: a long recording takes twice as long as with one."""
 
 
 def capabilities(config: WhisperConfig) -> Capabilities:
