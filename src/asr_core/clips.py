@@ -35,8 +35,8 @@ class Clips:
     """Transcribes ``parts`` of ``waveform``, in order and in their places; ``send`` hears of text and segments so.
 
     The first clip that is not done is told while it is decoded, what later ones say waits for it; one that overlaps
-    with others when these are done. ``progress`` is told of each part that is done. ``results`` are one list per part,
-    in its own order of time.
+    with others when these are done. So if somebody is ``listening``, the first two come before all others then.
+    ``progress`` is told of each part that is done. ``results`` are one list per part, in its own order of time.
     """
 
     served: ServedModel
@@ -45,6 +45,7 @@ class Clips:
     request: TranscriptionRequest
     send: Callable[[Event], None]
     progress: Callable[[Part], None]
+    listening: bool
     results: list[list[ClipTranscript]] = field(init=False)
     # Every request is a caller of its own, so the clips of a long one never starve short ones.
     _caller: str = field(init=False, factory=lambda: uuid4().hex)
@@ -80,13 +81,20 @@ class Clips:
             newcomers.discard(self)
 
     def _spawn(self, group: asyncio.TaskGroup) -> None:
-        """As many clips at once as the policy wants, one while others are about their first."""
-        policy, newcomers = self.served.chunk_policy, self.served.compute.newcomers
-        crowded = newcomers.since(besides={id(self.waveform)}) is not None
-        lanes = 1 if crowded or policy.carry_text else policy.parallel
-        while self._waiting and self._running < lanes:
+        while self._waiting and self._running < self._lanes:
             self._running += 1
             group.create_task(self._run(self._waiting.popleft(), group))
+
+    @property
+    def _lanes(self) -> int:
+        """As many clips at once as the policy wants, one while others are about their first."""
+        policy, newcomers = self.served.chunk_policy, self.served.compute.newcomers
+        if policy.carry_text or newcomers.since(besides={id(self.waveform)}) is not None:
+            return 1
+        # Few are done as soon together: of three, the first two come at the same time, and the last one a third later.
+        if self.listening and self._order.turn == 0 and self.parts[0].after and len(self.parts) > policy.parallel / 2:
+            return min(2 - len(self._done), policy.parallel)
+        return policy.parallel
 
     async def _run(self, number: int, group: asyncio.TaskGroup) -> None:
         try:

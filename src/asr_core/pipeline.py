@@ -35,7 +35,7 @@ async def transcribe(
         InvalidRequestError: the request or its audio cannot be served; everything but the audio is checked first.
         PluginError, EngineError: the model failed.
     """
-    return await _transcribe(served, read, request, lambda event: None, progress)
+    return await _transcribe(served, read, request, None, progress)
 
 
 async def stream(
@@ -73,7 +73,7 @@ async def _transcribe(
     served: ServedModel,
     read: ReadAudio,
     request: TranscriptionRequest,
-    send: Callable[[Event], None],
+    send: Callable[[Event], None] | None,
     progress: Progress,
 ) -> Transcript:
     request = admit(served.card.name, served.capabilities, request)
@@ -88,7 +88,8 @@ async def _transcribe(
         done += part.end_sample - part.start_sample
         progress(done / waveform.rate, waveform.duration)
 
-    clips = Clips(served, waveform, [part for part in parts if part.speech], request, send, count)
+    spoken = [part for part in parts if part.speech]
+    clips = Clips(served, waveform, spoken, request, send or (lambda event: None), count, listening=send is not None)
     await clips.run()
     return _stitch(waveform, parts, clips.results, request)
 

@@ -102,12 +102,16 @@ def test_times_are_in_order_and_near_the_words(hear: Hear) -> None:
         assert segment.end_ms / 1000 == pytest.approx(last + 1 / PER_SECOND, abs=0.5)
 
 
-def test_text_is_told_before_all_is_done(hear: Hear) -> None:
-    # The last clip fails, and by then the first ones have been told.
-    said = script()
-    said[12] = []
-    with pytest.raises(PluginError, match=r"clip 5 of 5, 13\.50 s to 16\.00 s"):
-        hear("scripted-token", evolve(EACH, parallel=1), said)
+def test_the_first_text_is_told_before_the_third_clip_begins(opened: Any, streamed: Any) -> None:
+    # That one fails at once, and by then what the first two say has been told.
+    said, events = script(), list[Any]()
+    said[6] = []
+    served = evolve(opened("scripted-token").served, chunk_policy=evolve(EACH, parallel=8))
+    with pytest.raises(PluginError, match=r"clip 3 of 5, 7\.50 s to 10\.50 s"):
+        streamed(served, SOUND, TranscriptionRequest(options={"script": json.dumps(said)}), events)
+    told = "".join(event.text for event in events).split()
+    assert told == WORDS[: len(told)]
+    assert len(told) > 3 * PER_SECOND
 
 
 def test_a_clip_that_says_nothing_leaves_what_the_next_one_heard(hear: Hear) -> None:
