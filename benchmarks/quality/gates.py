@@ -22,8 +22,8 @@ MAX_SEAM_LOSS = 1.0
 """Points."""
 
 SLACK = {"errors": 0.3, "words": 2, "decoded": 0.01, "latency_ratio": 0.3}
-"""What a row may be worse than its reference: points or so many words or letters, whichever is more of its set; share of
-the audio; part of the ratio itself.
+"""What a row may be worse than its reference: points, or so many words or letters where that is more; share of the
+audio; part of the ratio itself.
 
 Float arithmetic differs between machines and between companies of a batch, by a word or two of a thousand, and what is
 tried again at another temperature by as many letters; ratios to the peer were seen to vary by a fifth on a machine that
