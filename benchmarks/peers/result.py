@@ -10,8 +10,9 @@ from attrs import asdict, frozen
 from asr_core.bench.drive import Round
 from asr_core.bench.figures import Figures, failures, figures, medians
 from asr_core.bench.score import Scorer
+from asr_core.kernels import fastest_dtype
 
-OURS, FASTEST, REFERENCE = "asr-core", "vLLM bfloat16", "transformers float32"
+OURS, FASTEST, REFERENCE = "asr-core", f"vLLM {fastest_dtype('cpu')}", "transformers float32"
 """The row that is judged, whom it must outrun, and whose errors are those of the weights."""
 
 MIN_RATIO = 1.5
