@@ -124,7 +124,7 @@ def measure(model: Model, arguments: argparse.Namespace) -> dict[str, float]:
     ways: dict[str, Callable[[Sequence[Samples], int], Any]] = {}
     with tempfile.TemporaryDirectory() as path, torch.inference_mode():
         model.save(Path(path), arguments.layers)
-        with load(path, device="cpu") as transcriber:
+        with load(path, device="cpu", dtype=arguments.dtype) as transcriber:
             ways[f"here, {transcriber.served.model.dtype}"] = lambda *given: asyncio.run(ours(transcriber, *given))
             for dtype in arguments.dtypes:
                 theirs = Theirs(model, path, dtype)
@@ -146,6 +146,7 @@ def main() -> int:
     parser.add_argument("models", nargs="*", default=list(MODELS), help=f"of {', '.join(MODELS)}; default: all")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--layers", type=int, default=28, help="of the language model; fewer to see that it runs")
+    parser.add_argument("--dtype", default="auto", help="here")
     parser.add_argument("--dtypes", nargs="+", default=sorted({fastest_dtype("cpu"), "float32"}), help="of generate")
     arguments, slow = parser.parse_args(), False
     for name in arguments.models:

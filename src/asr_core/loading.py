@@ -33,7 +33,7 @@ from asr_core.types import (
 
 T = TypeVar("T")
 
-DTYPES = ("float32", "bfloat16", "float16")
+DTYPES = ("float32", "bfloat16", "float16", "int8")
 
 RESERVED = frozenset(field.name for field in fields(TranscriptionRequest)) | {
     "file",
@@ -151,7 +151,7 @@ def open_model(
     if aligner_card is not None:
         capabilities = evolve(capabilities, word_times=True)
     detector = open_detector(plugins.detector(options.vad or DETECTOR))
-    device, dtype = _placement(options)
+    device, dtype = _placement(options, card.name, capabilities)
     ready = FrontendModel(card, checkpoint, hooks.prepare_frontend(named))
     parts = frozenset({"encoder"}) if engine_card is None else engine_card.parts
     # Whichever thread computes keeps OpenMP threads of its own from then on, and with more of those than processors
@@ -160,7 +160,9 @@ def open_model(
     model = LoadedModel(card, checkpoint, ready.frontend, weights, device, dtype)
     aligner: Aligner | None = None
     if aligner_card is not None:
-        create_aligner = partial(aligner_card.create, device, dtype)
+        from asr_core.kernels import Numbers  # torch, which not every command waits for
+
+        create_aligner = partial(aligner_card.create, device, Numbers.of(dtype, device).dtype)
         aligner = _started(f"aligner {aligner_card.name!r}", create_aligner, PluginError)
     engine: Engine | None = None
     if engine_card is not None:
@@ -283,20 +285,24 @@ def _without(capability: str) -> Any:
     return getattr(Capabilities(), capability)
 
 
-def _placement(options: EngineOptions) -> tuple[str, str]:
+def _placement(options: EngineOptions, name: str, capabilities: Capabilities) -> tuple[str, str]:
     import torch
 
-    from asr_core.kernels import fastest_dtype
+    from asr_core.kernels import INT8, fastest_dtype, has_int8
 
     device, dtype = options.device, options.dtype
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if dtype == "auto":
-        dtype = fastest_dtype(device)
+        dtype = fastest_dtype(device, int8=capabilities.int8 == "automatic")
     if dtype not in DTYPES:
         raise CheckpointError(f"unknown dtype {dtype!r}; choose auto, {', '.join(DTYPES)}", param="dtype")
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         raise CheckpointError(f"device {device!r} cannot be used here: {error}", param="device") from error
+    if dtype == INT8 and capabilities.int8 == "refused":
+        raise CheckpointError(f"{name} cannot be computed in int8", param="dtype")
+    if dtype == INT8 and not (device.startswith("cpu") and has_int8()):
+        raise CheckpointError("int8 is computed on x86 processors only, by a torch that has fbgemm", param="dtype")
     return device, dtype

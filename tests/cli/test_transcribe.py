@@ -118,7 +118,8 @@ def test_a_directory_that_cannot_be_written(cli: Any, say: Any) -> None:
         ("--option", "behaviour=1", "error: behaviour must be of type string\n"),
         ("--option", "mood=1", "error: model 'fake' has no option 'mood'; it knows behaviour\n"),
         ("--device", "abacus", "error: device 'abacus' cannot be used here"),
-        ("--dtype", "int3", "error: unknown dtype 'int3'; choose auto, float32, bfloat16, float16\n"),
+        ("--dtype", "int3", "error: unknown dtype 'int3'; choose auto, float32, bfloat16, float16, int8\n"),
+        ("--dtype", "int8", "error: fake cannot be computed in int8\n"),
         ("--engine", "steam", "error: no installed plugin brings the engine 'steam'; there are: torch"),
     ],
 )

@@ -114,7 +114,7 @@ def engine_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @cut_options
     @click.option("--aligner", metavar="NAME", help="What times words; see `asr-core plugins list`.")
-    @click.option("--dtype", default="auto", show_default=True, help="float32, bfloat16, float16 or auto.")
+    @click.option("--dtype", default="auto", show_default=True, help="float32, bfloat16, float16, int8 or auto.")
     @click.option("--device", default="auto", show_default=True, help="cpu, cuda, cuda:1, ... or auto.")
     @click.option("--engine", default="torch", show_default=True, help="See `asr-core plugins list`.")
     @wraps(command)

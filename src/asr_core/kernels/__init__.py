@@ -1,7 +1,18 @@
 """Products and attention as processors do them fastest; nothing here knows a model."""
 
 from asr_core.kernels._attention import attend, reads_stretches
-from asr_core.kernels._dtype import fastest_dtype
+from asr_core.kernels._dtype import INT8, Numbers, fastest_dtype
+from asr_core.kernels._int8 import Int8Linear, has_int8
 from asr_core.kernels._linear import PackedLinear, pack_linears
 
-__all__ = ["PackedLinear", "attend", "fastest_dtype", "pack_linears", "reads_stretches"]
+__all__ = [
+    "INT8",
+    "Int8Linear",
+    "Numbers",
+    "PackedLinear",
+    "attend",
+    "fastest_dtype",
+    "has_int8",
+    "pack_linears",
+    "reads_stretches",
+]

@@ -32,13 +32,13 @@ class PackedLinear(nn.Module):  # type: ignore[misc]  # torch is Any to the chec
         return torch.ops.mkldnn._linear_pointwise(hidden, self._weight, self._bias, "none", [], "")
 
 
-def pack_linears(module: Any) -> None:
-    """Replace every :class:`torch.nn.Linear` inside of ``module``, whose weights are let go."""
+def pack_linears(module: Any, linear: type[nn.Module] = PackedLinear) -> None:
+    """Replace every :class:`torch.nn.Linear` inside of ``module`` by a ``linear``; its weights are let go."""
     for name, child in list(module.named_children()):
         if type(child) is nn.Linear:
-            setattr(module, name, PackedLinear(child.weight, child.bias))
+            setattr(module, name, linear(child.weight, child.bias))
         else:
-            pack_linears(child)
+            pack_linears(child, linear)
 
 
 def _packs(dtype: torch.dtype) -> bool:

@@ -10,6 +10,7 @@ from attrs import Factory, field, frozen
 
 Task = Literal["transcribe", "translate"]
 PromptMeaning = Literal["previous_text", "vocabulary", "instruction"]
+Int8Products = Literal["refused", "on_request", "automatic"]
 
 
 @frozen
@@ -66,6 +67,8 @@ class Capabilities:
     engine features without which it cannot be served. ``generates`` is False for a model without a decoder, which needs
     no engine and implements ``recognize_batch``. ``word_times`` promises the hooks of alignment, of a served model
     those or an aligner. ``candidates`` tells that detection can be held to the languages a caller thinks possible.
+    ``int8`` says whether ``load_weights`` takes that dtype: not at all, if an operator asks for it, or also of its own
+    accord where that is fastest, as it has been measured to cost no words.
 
     Raises:
         ValueError: ``requires`` names something that is no capability, or an alias no language.
@@ -85,6 +88,7 @@ class Capabilities:
     options: tuple[OptionSpec, ...] = ()
     requires: Mapping[str, frozenset[str]] = Factory(dict)
     generates: bool = True
+    int8: Int8Products = "refused"
 
     def __attrs_post_init__(self) -> None:
         optional = {"segment_times", "word_times", "speakers", "detects_language", "candidates", "prompt", "keywords"}

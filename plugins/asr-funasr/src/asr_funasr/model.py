@@ -16,7 +16,7 @@ from transformers.models.fun_asr_nano.modeling_fun_asr_nano import (
 from asr_core.checkpoints import WEIGHT_FILES, Pretrained, load_module
 from asr_core.engines.torch import CausalDecoder
 from asr_core.errors import CheckpointError, EngineError
-from asr_core.kernels import pack_linears
+from asr_core.kernels import Numbers, pack_linears
 from asr_core.types import Feature, Weights
 
 
@@ -44,9 +44,10 @@ def load_weights(checkpoint: Pretrained, parts: frozenset[str], device: str, dty
             param="dtype",
         )
     directory = checkpoint.fetch(WEIGHT_FILES)
+    numbers = Numbers.of(dtype, device)
     whole = FunAsrNanoForConditionalGeneration if "decoder" in parts else Ears
-    module = load_module(whole, directory, dtype, device)
-    pack_linears(module)
+    module = load_module(whole, directory, numbers.dtype, device)
+    pack_linears(module, numbers.linear)
     if "decoder" not in parts:
         return Weights(encoder=module)
     decoder = CausalDecoder(module.model.language_model, module.lm_head)

@@ -29,6 +29,7 @@ def capabilities(checkpoint: Pretrained) -> Capabilities:
         prompt="vocabulary" if fields.prompt else None,
         keywords=fields.keywords,
         temperature=True,
+        int8="on_request",
         options=(ITN,) if fields.itn else (),
         requires={"transcribe": frozenset({"embeddings"})},
     )

@@ -11,7 +11,7 @@ from transformers import MossTranscribeDiarizeForConditionalGeneration
 
 from asr_core.checkpoints import WEIGHT_FILES, Pretrained, load_module
 from asr_core.engines.torch import CausalDecoder
-from asr_core.kernels import pack_linears
+from asr_core.kernels import Numbers, pack_linears
 from asr_core.types import Feature, Weights
 from asr_moss.config import MossConfig
 
@@ -22,8 +22,11 @@ def load_weights(checkpoint: Pretrained, parts: frozenset[str], device: str, dty
     Raises:
         CheckpointError: files missing or damaged.
     """
-    module = load_module(MossTranscribeDiarizeForConditionalGeneration, checkpoint.fetch(WEIGHT_FILES), dtype, device)
-    pack_linears(module)
+    numbers = Numbers.of(dtype, device)
+    module = load_module(
+        MossTranscribeDiarizeForConditionalGeneration, checkpoint.fetch(WEIGHT_FILES), numbers.dtype, device
+    )
+    pack_linears(module, numbers.linear)
     encoder = module.model
     language_model, encoder.language_model = encoder.language_model, None
     decoder = CausalDecoder(language_model, module.lm_head) if "decoder" in parts else None

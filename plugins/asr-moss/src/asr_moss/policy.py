@@ -36,6 +36,7 @@ def capabilities(config: Pretrained) -> Capabilities:
         prompt="instruction",
         keywords=_takes_keywords(config),
         temperature=True,
+        int8="on_request",
         requires={"transcribe": frozenset({"embeddings"})},
     )
 

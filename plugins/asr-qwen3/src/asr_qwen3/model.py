@@ -10,7 +10,7 @@ from transformers import Qwen3ASRForConditionalGeneration
 
 from asr_core.checkpoints import WEIGHT_FILES, load_module
 from asr_core.engines.torch import CausalDecoder
-from asr_core.kernels import pack_linears
+from asr_core.kernels import Numbers, pack_linears
 from asr_core.types import Checkpoint, Feature, Weights
 from asr_qwen3.windows import Windows
 
@@ -21,9 +21,10 @@ def load_weights(checkpoint: Checkpoint, parts: frozenset[str], device: str, dty
     Raises:
         CheckpointError: files missing or damaged, or weights missing or superfluous.
     """
+    numbers = Numbers.of(dtype, device)
     directory = checkpoint.config.fetch(WEIGHT_FILES)
-    module = load_module(Qwen3ASRForConditionalGeneration, directory, dtype, device)
-    pack_linears(module)
+    module = load_module(Qwen3ASRForConditionalGeneration, directory, numbers.dtype, device)
+    pack_linears(module, numbers.linear)
     encoder, language_model, head = module.model, module.model.language_model, module.lm_head
     encoder.language_model = None  # so that who keeps the encoder alone keeps nothing else
     # Convolutions of six seconds take 62 ms instead of 78: the first has one channel and, so laid out, next to nothing.

@@ -83,6 +83,7 @@ def capabilities() -> Capabilities:
         detects_language=True,
         prompt="vocabulary",
         temperature=True,
+        int8="on_request",
         requires={"transcribe": frozenset({"embeddings"})},
     )
 

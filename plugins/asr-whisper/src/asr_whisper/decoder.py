@@ -10,7 +10,7 @@ from torch import nn
 
 from asr_core.engines.torch import Batch, ListeningDecoder, Row, SlotLayer, padded_ids
 from asr_core.kernels import PackedLinear, attend
-from asr_whisper.encoder import Mlp, fused_projection, join_heads, split_heads
+from asr_whisper.encoder import Linear, Mlp, fused_projection, join_heads, split_heads
 from asr_whisper.window import Window
 
 
@@ -20,15 +20,15 @@ class WhisperDecoder(ListeningDecoder):
     ``head`` is the product with the vocabulary, ``audio_context`` the positions of a whole window.
     """
 
-    def __init__(self, module: Any, head: nn.Linear, audio_context: int) -> None:
+    def __init__(self, module: Any, head: nn.Linear, audio_context: int, linear: Linear = PackedLinear) -> None:
         self._embed, self._positions = module.embed_tokens.weight, module.embed_positions.weight
-        super().__init__(PackedLinear(head.weight), self._embed, len(self._positions))
+        super().__init__(linear(head.weight), self._embed, len(self._positions))
         self._audio_context = audio_context
-        self._layers = [DecoderLayer(layer) for layer in module.layers]
+        self._layers = [DecoderLayer(layer, linear) for layer in module.layers]
         self._norm = module.layer_norm
         self._own = [self.memory.new_layer() for _ in self._layers]
         attentions = [layer.encoder_attn for layer in module.layers]
-        self._hear = PackedLinear(
+        self._hear = linear(
             torch.cat([part.weight for attention in attentions for part in (attention.k_proj, attention.v_proj)]),
             torch.cat([bias for attention in attentions for bias in _biases(attention)]),
         )
@@ -59,17 +59,17 @@ class WhisperDecoder(ListeningDecoder):
 class DecoderLayer:
     """Attention to what was said, attention to what is heard, and two products."""
 
-    def __init__(self, layer: Any) -> None:
+    def __init__(self, layer: Any, linear: Linear) -> None:
         own, heard = layer.self_attn, layer.encoder_attn
         self.heads = own.num_heads
-        self.mlp = Mlp(layer)
-        self._own_norm, self._own = layer.self_attn_layer_norm, fused_projection(own)
-        self._own_output = PackedLinear(own.out_proj.weight, own.out_proj.bias)
+        self.mlp = Mlp(layer, linear)
+        self._own_norm, self._own = layer.self_attn_layer_norm, fused_projection(own, linear)
+        self._own_output = linear(own.out_proj.weight, own.out_proj.bias)
         self._heard_norm = layer.encoder_attn_layer_norm
         # The scale of the products is in the weights: exact, as the square root of a Whisper's width 64 is 8.
         scale = heard.head_dim**-0.5
-        self._asks = PackedLinear(heard.q_proj.weight * scale, heard.q_proj.bias * scale)
-        self._heard_output = PackedLinear(heard.out_proj.weight, heard.out_proj.bias)
+        self._asks = linear(heard.q_proj.weight * scale, heard.q_proj.bias * scale)
+        self._heard_output = linear(heard.out_proj.weight, heard.out_proj.bias)
 
     def remember(self, hidden: torch.Tensor, memory: SlotLayer, mask: torch.Tensor) -> torch.Tensor:
         """To be added to ``hidden``, whose keys and values go to ``memory`` first."""

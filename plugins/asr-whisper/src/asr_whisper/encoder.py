@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any
 
 import torch
@@ -12,15 +12,18 @@ from torch.nn.functional import gelu, pad
 from asr_core.kernels import PackedLinear, attend
 from asr_whisper.window import Window
 
+Linear = Callable[..., nn.Module]
+"""Makes a product of a weight and a bias: see :class:`asr_core.kernels.Numbers`."""
+
 
 class Encoder(nn.Module):
     """Computes what the encoder of transformers does whose weights it takes over."""
 
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: Any, linear: Linear = PackedLinear) -> None:
         super().__init__()
-        self.convolutions = nn.ModuleList([Convolution(module.conv1), Convolution(module.conv2)])
+        self.convolutions = nn.ModuleList([Convolution(module.conv1, linear), Convolution(module.conv2, linear)])
         self.positions = module.embed_positions.weight
-        self.layers = nn.ModuleList([EncoderLayer(layer) for layer in module.layers])
+        self.layers = nn.ModuleList([EncoderLayer(layer, linear) for layer in module.layers])
         self.norm = module.layer_norm
 
     def in_parts(self, mels: torch.Tensor, window: Window) -> Generator[None, None, torch.Tensor]:
@@ -40,14 +43,14 @@ class Encoder(nn.Module):
 class Convolution(nn.Module):
     """A convolution over time, of neighbouring frames that lie behind one another in memory already."""
 
-    def __init__(self, convolution: nn.Conv1d) -> None:
+    def __init__(self, convolution: nn.Conv1d, linear: Linear) -> None:
         super().__init__()
         (self.kernel,), (self.stride,), (self.padding,) = (
             convolution.kernel_size,
             convolution.stride,
             convolution.padding,
         )
-        self.product = PackedLinear(convolution.weight.transpose(1, 2).flatten(1), convolution.bias)
+        self.product = linear(convolution.weight.transpose(1, 2).flatten(1), convolution.bias)
 
     def forward(self, frames: torch.Tensor) -> torch.Tensor:
         """[windows, frames, channels] to [windows, frames / stride, channels]."""
@@ -60,12 +63,12 @@ class Convolution(nn.Module):
 class EncoderLayer(nn.Module):
     """Attention and two products, each behind a norm and beside what it adds to."""
 
-    def __init__(self, layer: Any) -> None:
+    def __init__(self, layer: Any, linear: Linear) -> None:
         super().__init__()
         self.heads = layer.self_attn.num_heads
-        self.norm, self.attention = layer.self_attn_layer_norm, fused_projection(layer.self_attn)
-        self.output = PackedLinear(layer.self_attn.out_proj.weight, layer.self_attn.out_proj.bias)
-        self.mlp = Mlp(layer)
+        self.norm, self.attention = layer.self_attn_layer_norm, fused_projection(layer.self_attn, linear)
+        self.output = linear(layer.self_attn.out_proj.weight, layer.self_attn.out_proj.bias)
+        self.mlp = Mlp(layer, linear)
 
     def forward(self, hidden: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
         """[windows, rows, width], as it came; ``bias`` [rows] is how much more than one position each counts."""
@@ -78,10 +81,10 @@ class EncoderLayer(nn.Module):
 class Mlp(nn.Module):
     """The two products of a layer of encoder or decoder."""
 
-    def __init__(self, layer: Any) -> None:
+    def __init__(self, layer: Any, linear: Linear) -> None:
         super().__init__()
         self.norm = layer.final_layer_norm
-        self.widen, self.narrow = (PackedLinear(linear.weight, linear.bias) for linear in (layer.fc1, layer.fc2))
+        self.widen, self.narrow = (linear(product.weight, product.bias) for product in (layer.fc1, layer.fc2))
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         """Of the shape of ``hidden``, to be added to it."""
@@ -89,11 +92,11 @@ class Mlp(nn.Module):
         return added
 
 
-def fused_projection(attention: Any) -> PackedLinear:
+def fused_projection(attention: Any, linear: Linear) -> nn.Module:
     """Queries, keys and values in one product; a Whisper's keys have no bias."""
     parts = (attention.q_proj, attention.k_proj, attention.v_proj)
     biases = [part.weight.new_zeros(len(part.weight)) if part.bias is None else part.bias for part in parts]
-    return PackedLinear(torch.cat([part.weight for part in parts]), torch.cat(biases))
+    return linear(torch.cat([part.weight for part in parts]), torch.cat(biases))
 
 
 def split_heads(hidden: torch.Tensor, parts: int, heads: int) -> tuple[torch.Tensor, ...]:

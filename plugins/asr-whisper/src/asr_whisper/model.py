@@ -6,6 +6,7 @@ from collections.abc import Generator, Sequence
 
 import torch
 
+from asr_core.kernels import Numbers
 from asr_core.types import Checkpoint, Feature, Weights
 from asr_whisper.decoder import WhisperDecoder
 from asr_whisper.encoder import Encoder
@@ -15,10 +16,11 @@ from asr_whisper.window import Window
 
 def load_weights(checkpoint: Checkpoint, parts: frozenset[str], device: str, dtype: str) -> Weights:
     """Encoder and decoder; transformers reads the weights, which the layouts of its modules would keep twice."""
-    module = open_module(checkpoint, dtype, device, parts)
+    numbers = Numbers.of(dtype, device)
+    module = open_module(checkpoint, numbers.dtype, device, parts)
     return Weights(
-        Encoder(module.model.encoder) if "encoder" in parts else None,
-        WhisperDecoder(module.model.decoder, module.proj_out, module.config.max_source_positions)
+        Encoder(module.model.encoder, numbers.linear) if "encoder" in parts else None,
+        WhisperDecoder(module.model.decoder, module.proj_out, module.config.max_source_positions, numbers.linear)
         if "decoder" in parts
         else None,
     )

@@ -44,6 +44,7 @@ def capabilities(config: WhisperConfig) -> Capabilities:
         prompt="previous_text",
         temperature=True,
         options=(BEAM_SIZE,),
+        int8="automatic",
         requires={
             **dict.fromkeys(tasks, generates),
             "segment_times": frozenset({"custom_rules"}),
