@@ -189,6 +189,15 @@ def test_attention_reads_views_of_a_memory() -> None:
     torch.testing.assert_close(attend(asked, known, known), scaled_dot_product_attention(asked, known, known))
 
 
+@DTYPES
+@pytest.mark.parametrize("queries", [1, FEW + 1, BLOCK + 1])
+def test_keys_and_values_may_lie_by_columns(dtype: torch.dtype, queries: int) -> None:
+    asked, known, said = (random(2, 3, count, 16, dtype=dtype) for count in (queries, 200, 200))
+    columns = (rows.transpose(2, 3).contiguous().transpose(2, 3) for rows in (known, said))
+    exact = scaled_dot_product_attention(asked.double(), known.double(), said.double())
+    assert_near(attend(asked, *columns), exact, dtype, roundings=8)
+
+
 @pytest.mark.parametrize(
     ("here", "fastest"),
     [

@@ -1,6 +1,6 @@
 """Products and attention as processors do them fastest; nothing here knows a model."""
 
-from asr_core.kernels._attention import attend, reads_stretches
+from asr_core.kernels._attention import attend, reads_columns, reads_stretches
 from asr_core.kernels._dtype import INT8, Numbers, fastest_dtype
 from asr_core.kernels._int8 import Int8Linear, has_int8
 from asr_core.kernels._linear import PackedLinear, pack_linears
@@ -14,5 +14,6 @@ __all__ = [
     "fastest_dtype",
     "has_int8",
     "pack_linears",
+    "reads_columns",
     "reads_stretches",
 ]

@@ -47,9 +47,21 @@ def reads_stretches(keys: torch.Tensor) -> bool:
     return bool(keys.device.type != "cpu" or keys.dtype == torch.float32)
 
 
+def reads_columns(keys: torch.Tensor) -> bool:
+    """Whether :func:`attend` reads keys and values of one query faster that lie as [..., width, positions] in memory.
+
+    Of nine times 1500 positions of eight heads it takes 4.0 instead of 6.1 ms: as long as reading them at all.
+    """
+    return bool(keys.device.type == "cpu" and keys.dtype == torch.float32)
+
+
 def _fused(queries: torch.Tensor, keys: torch.Tensor) -> bool:
     """Whether the fused kernel is the faster one."""
-    if queries.device.type != "cpu" or (queries.dtype == torch.float32 and queries.shape[-2] > FEW):
+    if queries.device.type != "cpu":
+        return True
+    if keys.stride(-1) != 1:
+        return False  # it wants rows
+    if queries.dtype == torch.float32 and queries.shape[-2] > FEW:
         return True
     return bool(queries.shape[-2] == 1 and len(keys) * keys.shape[-2] <= SHORT)
 

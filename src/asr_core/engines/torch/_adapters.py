@@ -81,6 +81,8 @@ class CrossDecoder(ModuleDecoder, ListeningDecoder):
         EngineMismatchError: no part of the module takes ``key_value_states``.
     """
 
+    attends = False
+
     def __init__(self, module: Any, head: Head, *, capacity: int | None = None) -> None:
         super().__init__(module, head, capacity=capacity)
         self._crossed = Cache(layer_class_to_replicate=self.memory.new_layer)

@@ -8,6 +8,7 @@ import torch
 
 from asr_core.engines.torch._batch import Batch, Row
 from asr_core.engines.torch._memory import SlotLayer, SlotMemory
+from asr_core.kernels import reads_columns
 
 Pair = tuple[torch.Tensor, torch.Tensor]
 """Keys and values of one layer, each of shape [heads, n, width]."""
@@ -21,7 +22,8 @@ class Heard:
     a step of 16 instead of 29.
     """
 
-    def __init__(self, memory: SlotMemory) -> None:
+    def __init__(self, memory: SlotMemory, *, attends: bool) -> None:
+        self._attends = attends
         self.layers: list[SlotLayer] = []
         self.mask: torch.Tensor | None = None
         self._memory = memory
@@ -37,7 +39,7 @@ class Heard:
         self._shown = ()
         for number, (keys, values) in enumerate(pairs):
             if number == len(self.layers):
-                self.layers.append(self._memory.new_layer())
+                self.layers.append(self._memory.new_layer(by_columns=self._attends and reads_columns(keys)))
             self.layers[number].store(self._memory.place(slot), keys, values)
             self._biases[slot] = keys.new_zeros(keys.shape[1]) if bias is None else bias
 

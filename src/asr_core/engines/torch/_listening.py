@@ -18,9 +18,12 @@ class ListeningDecoder(BatchedDecoder):
     The subclass binds ``heard``, and in its ``forward`` attends in sight of :meth:`watch` and ends with :meth:`keep`.
     """
 
+    attends = True
+    """Whether it hears by :func:`~asr_core.kernels.attend`, for which what is heard lies in memory as that reads it."""
+
     def __init__(self, head: Head, like: torch.Tensor, capacity: int) -> None:
         super().__init__(head, like, capacity)
-        self.heard = Heard(self.memory)
+        self.heard = Heard(self.memory, attends=self.attends)
         self._attended: dict[int, torch.Tensor] = {}
 
     def extend(self, rows: Sequence[Row]) -> torch.Tensor:

@@ -22,13 +22,15 @@ GROWTH = 4
 class SlotLayer:
     """Keys and values of one layer, each of shape [places, heads, positions, width]; what transformers calls a layer.
 
-    ``keys`` and ``values`` are views of what the batch at hand may read.
+    ``keys`` and ``values`` are views of what the batch at hand may read. Memory ``by_columns`` holds the positions of
+    one column behind one another.
     """
 
     is_sliding = False
     is_compileable = False
 
-    def __init__(self, memory: SlotMemory) -> None:
+    def __init__(self, memory: SlotMemory, *, by_columns: bool = False) -> None:
+        self._by_columns = by_columns
         self.keys: torch.Tensor | None = None
         self.values: torch.Tensor | None = None
         self._memory = memory
@@ -104,7 +106,16 @@ class SlotLayer:
             self.keys = self.values = None  # views that would keep the old memory alive beside the new
             # Several places at once, as every growth copies; positions of all places grow with the longest.
             wanted = max(has_places, -(-places // GROWTH) * GROWTH), max(has_positions, positions)
-            self._stored = tuple(_grown(stored, *wanted) for stored in self._stored)
+            self._stored = tuple(self._grown(stored, *wanted) for stored in self._stored)
+
+    def _grown(self, stored: torch.Tensor, places: int, positions: int) -> torch.Tensor:
+        had_places, heads, had_positions, width = stored.shape
+        if self._by_columns:
+            grown = stored.new_zeros(places, heads, width, positions).transpose(2, 3)
+        else:
+            grown = stored.new_zeros(places, heads, positions, width)
+        grown[:had_places, :, :had_positions] = stored
+        return grown
 
     def exchanged(self, one: int, other: int) -> list[torch.Tensor]:
         """Copies of what two places hold, the other one first; all that an exchange allocates."""
@@ -137,13 +148,6 @@ class SlotLayer:
 CacheLayerMixin.register(SlotLayer)
 
 
-def _grown(stored: torch.Tensor, places: int, positions: int) -> torch.Tensor:
-    had_places, heads, had_positions, width = stored.shape
-    grown = stored.new_zeros(places, heads, positions, width)
-    grown[:had_places, :, :had_positions] = stored
-    return grown
-
-
 class SlotMemory:
     """Which place a slot's keys lie in, and how many positions of it are valid; ``capacity`` bounds them.
 
@@ -158,9 +162,9 @@ class SlotMemory:
         self._places: list[int | None] = []  # the slot that lies in each place
         self._lengths: dict[int, int] = {}
 
-    def new_layer(self) -> SlotLayer:
+    def new_layer(self, *, by_columns: bool = False) -> SlotLayer:
         """A layer that moves with the others."""
-        self.layers.append(layer := SlotLayer(self))
+        self.layers.append(layer := SlotLayer(self, by_columns=by_columns))
         return layer
 
     def place(self, slot: int) -> int:
