@@ -24,8 +24,8 @@ MAX_RETAKEN = 64
 """Times one clip may be heard again in parts: a plugin that asks for more makes no headway."""
 
 FEW_MORE = 1.5
-"""Times the policy's number of clips at once, up to which all of a recording's are: the last one of nine, alone behind
-eight, makes a third more steps than nine at once do."""
+"""Times the policy's number of clips at once, up to which all of a recording's are: with the last one of nine behind
+the others, it takes a third to a half more steps."""
 
 ROOM_S = 0.1
 """Until a request that is under way asks full queues again."""

@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from asr_core.api import Transcriber, load
 from asr_core.errors import CheckpointError, ModelNotFoundError
+from asr_core.kernels import has_int8
 from asr_core.types import Samples
 from asr_funasr.model import load_weights
 from asr_funasr.plugin import resolve_checkpoint
@@ -55,14 +56,18 @@ def test_the_decoder_comes_alone_when_asked_for_alone(checkpoint: Path) -> None:
     assert alone.decoder is not None
 
 
+INT8 = pytest.param("int8", marks=pytest.mark.skipif(not has_int8(), reason="no products in int8 here"))
+
+
 def test_float16_is_refused_with_the_reason(checkpoint: Path) -> None:
     with pytest.raises(CheckpointError, match="bfloat16") as raised:
         load(str(checkpoint), device="cpu", dtype="float16")
     assert raised.value.param == "dtype"
 
 
-def test_bfloat16_is_taken(checkpoint: Path, reading: Samples) -> None:
-    with load(str(checkpoint), device="cpu", dtype="bfloat16") as half:
+@pytest.mark.parametrize("dtype", ["bfloat16", INT8])
+def test_other_dtypes_are_taken(checkpoint: Path, reading: Samples, dtype: str) -> None:
+    with load(str(checkpoint), device="cpu", dtype=dtype) as half:
         assert half.transcribe(reading[:50_000]).usage.output_tokens > 0
 
 

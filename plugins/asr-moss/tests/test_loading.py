@@ -12,6 +12,7 @@ from transformers import MossTranscribeDiarizeForConditionalGeneration
 
 from asr_core.api import load
 from asr_core.errors import CheckpointError, ModelNotFoundError
+from asr_core.kernels import has_int8
 from asr_core.types import Samples
 from asr_moss.model import load_weights
 from asr_moss.names import CARD, find
@@ -62,8 +63,12 @@ def test_the_dtype_is_the_callers(directory: Path) -> None:
     assert {weight.dtype for weight in loaded.encoder.parameters()} == {torch.bfloat16}
 
 
-def test_half_precision_works(directory: Path, reading: Samples) -> None:
-    with load(str(directory), device="cpu", dtype="bfloat16") as transcriber:
+INT8 = pytest.param("int8", marks=pytest.mark.skipif(not has_int8(), reason="no products in int8 here"))
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", INT8])
+def test_other_dtypes_work(directory: Path, reading: Samples, dtype: str) -> None:
+    with load(str(directory), device="cpu", dtype=dtype) as transcriber:
         assert transcriber.transcribe(reading[:RATE]).usage.output_tokens > 0
 
 

@@ -15,6 +15,7 @@ from transformers import Qwen3ASRForConditionalGeneration
 from asr_core import audio
 from asr_core.api import Transcriber, load
 from asr_core.errors import CheckpointError
+from asr_core.kernels import has_int8
 from asr_core.types import Samples
 from asr_qwen3 import cards, plugin
 from asr_qwen3.frontend import Frontend, extract_features, prepare_frontend
@@ -124,8 +125,11 @@ def test_the_encoder_alone_brings_no_decoder(model: Transcriber) -> None:
     assert any("multi_modal_projector" in name for name in names)
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_half_precision_runs(checkpoint: Path, speech: Samples, dtype: str) -> None:
+INT8 = pytest.param("int8", marks=pytest.mark.skipif(not has_int8(), reason="no products in int8 here"))
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", INT8])
+def test_other_dtypes_run(checkpoint: Path, speech: Samples, dtype: str) -> None:
     with load(str(checkpoint), device="cpu", dtype=dtype) as transcriber:
         assert transcriber.transcribe(speech, language="en").language == "en"
 

@@ -14,7 +14,8 @@ from whisper.decoding import DecodingOptions, decode
 from whisper.model import Whisper
 
 from asr_core import audio
-from asr_core.api import Transcriber
+from asr_core.api import Transcriber, load
+from asr_core.kernels import has_int8
 from asr_core.types import Samples
 from asr_whisper.frontend import Frontend
 
@@ -48,6 +49,16 @@ def test_words_and_times_are_openais(
         assert transcript.language == heard["language"]
         bounds = [(one.start_ms / 1000, one.end_ms / 1000) for one in transcript.segments]
         assert bounds == [pytest.approx((one["start"], one["end"]), abs=0.3) for one in heard["segments"]]
+
+
+@pytest.mark.skipif(not has_int8(), reason="no products in int8 here")
+def test_words_in_int8_are_openais(
+    openai_base: Whisper, librivox: dict[Path, str], normalise: Callable[[str], str]
+) -> None:
+    with load("whisper-base", device="cpu", dtype="int8") as transcriber:
+        for path in librivox:
+            heard = reference(openai_base, audio.load(path, 16_000).samples)
+            assert normalise(transcriber.transcribe(path).text) == normalise(heard["text"])
 
 
 @pytest.mark.parametrize("seconds", [28.0, 30.0])
