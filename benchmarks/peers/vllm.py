@@ -24,7 +24,7 @@ PATIENCE_S = 300.0
 IMPORTS = ("vllm.entrypoints.openai.api_server", "vllm.model_executor.models.whisper")
 
 DTYPE = fastest_dtype("cpu")
-"""What processors without bfloat16 emulate takes it minutes for a request."""
+"""Emulated bfloat16 takes it minutes for a request."""
 
 
 @contextmanager

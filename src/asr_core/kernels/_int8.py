@@ -1,4 +1,4 @@
-"""Products in int8: a quarter of float32's weights to read, and twice its rate or more."""
+"""Products in int8: a quarter of float32's weights to read; 2.5 times as fast for 8 rows, 1.3 for 1500, with avx2."""
 
 from __future__ import annotations
 
