@@ -43,7 +43,7 @@ class Encoder(nn.Module):
 class Convolution(nn.Module):
     """A convolution over time, of neighbouring frames that lie behind one another in memory already."""
 
-    def __init__(self, convolution: nn.Conv1d, linear: Linear) -> None:
+    def __init__(self, convolution: nn.Conv1d, linear: Linear = PackedLinear) -> None:
         super().__init__()
         (self.kernel,), (self.stride,), (self.padding,) = (
             convolution.kernel_size,
