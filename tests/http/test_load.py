@@ -119,8 +119,11 @@ KINDS: list[tuple[Callable[[Caller], Awaitable[str]], str]] = [
 
 @pytest.fixture(scope="module")
 def alone(start: Callable[..., Any]) -> Any:
-    """A server nobody else asks; Hypercorn closes a connection that its client has closed when it has been idle."""
-    return start("--model", "fake", "--idle-timeout", "1")
+    """A server nobody else asks; Hypercorn closes a connection that its client has closed when it has been idle.
+
+    Busy callers on a slow machine take a second and a half from their connection to its first byte.
+    """
+    return start("--model", "fake", "--idle-timeout", "5")
 
 
 def threads(server: Any) -> int:
@@ -189,11 +192,12 @@ def test_a_crowd(alone: Any, wav: Any) -> None:
 
     assert ended == Counter(expected for _, expected in kinds)
     after = alone.wait_for_engine("fake", running=0, queued=0)
-    wait_until(lambda: (now := counted(alone) - before).total() - now["499"] >= REQUESTS - ended["left"])
+    wait_until(lambda: (counted(alone) - before).total() >= REQUESTS)
     total = counted(alone) - before
-    # Who leaves as the answer is ready may have been answered, and who does before the request was read never heard of.
+    assert total.total() == REQUESTS
+    # Who leaves as the answer is ready may have been answered.
     left = total["499"] + total["200"] - ended["200"]
-    assert REQUESTS // len(KINDS) <= left <= ended["left"]
+    assert left == ended["left"]
     assert {status: total[status] for status in ("400", "404", "500")} == {
         status: ended[status] for status in ("400", "404", "500")
     }
