@@ -23,10 +23,6 @@ from asr_core.types import Clip, Segment, TranscriptionRequest, Waveform
 MAX_RETAKEN = 64
 """Times one clip may be heard again in parts: a plugin that asks for more makes no headway."""
 
-FEW_MORE = 1.5
-"""Times the policy's number of clips at once, up to which all of a recording's are: with the last one of nine behind
-the others, it takes a third to a half more steps."""
-
 ROOM_S = 0.1
 """Until a request that is under way asks full queues again."""
 
@@ -98,7 +94,7 @@ class Clips:
         # Few are done as soon together: of three, the first two come at the same time, and the last one a third later.
         if self.listening and self._order.turn == 0 and self.parts[0].after and len(self.parts) > policy.parallel / 2:
             return min(2 - len(self._done), policy.parallel)
-        return len(self.parts) if len(self.parts) <= FEW_MORE * policy.parallel else policy.parallel
+        return policy.at_once(len(self.parts))
 
     async def _run(self, number: int, group: asyncio.TaskGroup) -> None:
         try:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -205,6 +205,30 @@ def test_a_long_one_makes_room_while_others_begin(opened: Any, crowded: bool) ->
         watcher.join()
     assert transcript.text == " ".join([COUNTED] * 24)
     assert (most > 1) is not crowded
+
+
+@pytest.mark.parametrize(("clips", "most"), [(3, 3), (6, 6), (7, 4), (12, 4)])
+def test_nobody_is_left_for_the_end_where_a_few_more_are_all(
+    opened: Any, monkeypatch: pytest.MonkeyPatch, clips: int, most: int
+) -> None:
+    served: ServedModel = evolve(opened("scripted-token").served, chunk_policy=evolve(EACH_SECOND, parallel=4))
+    generate: Any = served.engine.generate
+    running: list[str] = []
+    seen: list[int] = []
+
+    async def watched(request: Any) -> AsyncIterator[Any]:
+        running.append(request.id)
+        seen.append(len(running))
+        try:
+            async for item in generate(request):
+                yield item
+        finally:
+            running.remove(request.id)
+
+    monkeypatch.setattr(served.engine, "generate", watched)
+    transcript = asyncio.run(pipeline.transcribe(served, reader(tone(clips)), asked([[words(COUNTED)]] * clips)))
+    assert transcript.text == " ".join([COUNTED] * clips)
+    assert max(seen) == most
 
 
 def test_progress_reaches_the_end(opened: Any) -> None:

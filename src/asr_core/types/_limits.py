@@ -33,7 +33,8 @@ class ChunkPolicy:
     clip, at most a quarter of ``target_s``, are heard too and count towards it (where segments are timed, not before a
     rest of 0.3 s); what both say is told once, when both are done. Where no sample reaches ``silence_floor`` (linear,
     1.0 is full scale) nothing sounds: stretches of ``skip_s`` and more are not decoded, but for ``pad_s`` at either
-    end, as models invent words on silence. ``parallel`` clips of one request are worked on at once. ``carry_text``
+    end, as models invent words on silence. ``parallel`` clips of one request are worked on at once, or all of them
+    where they are at most half as many more: one that is left for the end takes as long as the others. ``carry_text``
     gives each clip the text of the one before, and so has them wait for one another; it needs a model to whom a prompt
     is previous text. Below ``least_rate`` bytes of UTF-8 for each second in which somebody speaks, the text of a clip
     is taken to have ended early: speech has 10 to 20 in any script.
@@ -63,6 +64,10 @@ class ChunkPolicy:
         for name in ("search_s", "overlap_s", "min_tail_s", "silence_floor", "pad_s", "least_rate"):
             if not getattr(self, name) >= 0.0:
                 raise ValueError(f"{name} must not be negative")
+
+    def at_once(self, clips: int) -> int:
+        """How many are worked on at once of a request of so many."""
+        return clips if clips <= 1.5 * self.parallel else self.parallel
 
 
 @frozen
