@@ -17,7 +17,7 @@ TINY = 1e-12
 
 
 class Int8Linear(nn.Module):  # type: ignore[misc]  # torch is Any to the checker
-    """What :class:`torch.nn.Linear` of the same weights computes, to 1.5 % of its size; to infer only, on a processor.
+    """What :class:`torch.nn.Linear` of the same weights computes, to some 1.6 % of it; to infer only, on a processor.
 
     ``weight`` [m, n] is scaled row by row, and so is every input of shape [..., rows, n], by its own largest number: it
     comes to the same whoever it is computed with, and its outlier coarsens no other.
