@@ -162,7 +162,7 @@ def test_what_it_cannot_do_is_refused(
 def test_a_template_that_knows_nothing_takes_nothing(variant: Variant, reading: Samples) -> None:
     with load(str(variant(chat_template_jinja=BARE)), device="cpu", dtype="float32") as bare:
         assert bare.served.capabilities == Capabilities(
-            temperature=True, requires={"transcribe": frozenset({"embeddings"})}
+            temperature=True, int8="on_request", requires={"transcribe": frozenset({"embeddings"})}
         )
         assert bare.transcribe(reading[:16_000]).text
         for field, value in {"language": "en", "prompt": "x", "keywords": ["x"]}.items():
