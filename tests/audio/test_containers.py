@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from asr_core.audio import load
-from asr_core.errors import NoAudioError
+from asr_core.errors import NoAudioError, UnknownFormatError
 
 SECONDS = 2.0
 
@@ -165,3 +165,10 @@ def test_channels_may_change_within_a_file(make: SimpleNamespace) -> None:
     one = make.encode(make.tone(1.0), 48000, "aac", "adts")
     two = make.encode(np.stack([make.tone(1.0)] * 2), 48000, "aac", "adts")
     check(make, one + two)
+
+
+def test_dts_that_passes_itself_off_as_pcm_is_not_played(make: SimpleNamespace) -> None:
+    """As on a DTS CD: frames of ETSI TS 102 114, here of 1024 bytes, in place of the samples of a WAV."""
+    frames = (bytes.fromhex("7ffe8001fc3c3ff0b5e0003800") + bytes(1011)) * 64
+    with pytest.raises(UnknownFormatError, match="dca"):
+        load(make.riff(np.frombuffer(frames, "<i2"), 48000), 16000)
