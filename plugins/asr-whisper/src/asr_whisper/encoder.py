@@ -28,10 +28,11 @@ class Encoder(nn.Module):
 
     def in_parts(self, mels: torch.Tensor, window: Window) -> Generator[None, None, torch.Tensor]:
         """Rows of shape [windows, rows, width] for log-mels of shape [windows, mels, frames], a layer at a time."""
-        hidden = mels.transpose(1, 2).to(self.positions.device, self.positions.dtype)
+        hidden = mels[..., : window.frames].transpose(1, 2).to(self.positions.device, self.positions.dtype)
         for convolution in self.convolutions:
             hidden = gelu(convolution(hidden))
-        hidden = (hidden + self.positions)[:, window.positions.to(hidden.device)]
+        positions = window.positions.to(hidden.device)
+        hidden = hidden[:, positions.clamp(max=window.whole)] + self.positions[positions]
         bias = window.bias(hidden)
         for layer in self.layers:
             yield

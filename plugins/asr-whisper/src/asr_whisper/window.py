@@ -51,10 +51,19 @@ class Window:
         return self.context - self.thinned * (STRIDE - 1)
 
     @property
+    def whole(self) -> int:
+        """The first of the positions that are thinned out: silence, which sounds alike at all of them."""
+        return self.context - self.thinned * STRIDE
+
+    @property
+    def frames(self) -> int:
+        """Mel frames that positions up to ``whole`` are made of, and one position more, which the end reaches into."""
+        return FRAMES_PER_POSITION * (self.whole + 2)
+
+    @property
     def positions(self) -> torch.Tensor:
         """Which these are, of shape [rows]."""
-        whole = self.context - self.thinned * STRIDE
-        return torch.cat([torch.arange(whole), whole + STRIDE // 2 + STRIDE * torch.arange(self.thinned)])
+        return torch.cat([torch.arange(self.whole), self.whole + STRIDE // 2 + STRIDE * torch.arange(self.thinned)])
 
     def bias(self, like: torch.Tensor) -> torch.Tensor | None:
         """What makes attention count each for all it stands for, of shape [rows]; None where each is itself."""
