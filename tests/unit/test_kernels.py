@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn.functional import linear, scaled_dot_product_attention
 
-from asr_core.kernels import PackedLinear, _linear, attend, fastest_dtype, pack_linears
+from asr_core.kernels import PackedLinear, _linear, attend, attend_each, fastest_dtype, pack_linears
 from asr_core.kernels._attention import BLOCK, FEW, SHORT
 
 DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
@@ -190,12 +190,21 @@ def test_attention_reads_views_of_a_memory() -> None:
 
 
 @DTYPES
-@pytest.mark.parametrize("queries", [1, FEW + 1, BLOCK + 1])
-def test_keys_and_values_may_lie_by_columns(dtype: torch.dtype, queries: int) -> None:
-    asked, known, said = (random(2, 3, count, 16, dtype=dtype) for count in (queries, 200, 200))
-    columns = (rows.transpose(2, 3).contiguous().transpose(2, 3) for rows in (known, said))
-    exact = scaled_dot_product_attention(asked.double(), known.double(), said.double())
-    assert_near(attend(asked, *columns), exact, dtype, roundings=8)
+@pytest.mark.parametrize("queries", [1, FEW + 1])
+def test_rows_may_have_columns_of_their_own(dtype: torch.dtype, queries: int) -> None:
+    """Of different lengths, of which the mask hides what is no key of a row and doubles another."""
+    lengths, asked = (200, 70), random(2, 3, queries, 16, dtype=dtype)
+    known, said = ([random(3, length, 16, dtype=dtype) for length in lengths] for _ in "kv")
+    mask = torch.zeros(2, 1, 1, max(lengths), dtype=dtype)
+    mask[:, ..., 5] = 0.7
+    columns = [
+        (keys.transpose(1, 2).contiguous(), values.transpose(1, 2).contiguous())
+        for keys, values in zip(known, said, strict=True)
+    ]
+    for row, found in enumerate(attend_each(asked / 4, columns, mask)):
+        wide = (one[row].double() for one in (asked, known, said))
+        exact = scaled_dot_product_attention(*wide, attn_mask=mask[row, 0, :, : lengths[row]].double())
+        assert_near(found, exact, dtype, roundings=8)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Products and attention as processors do them fastest; nothing here knows a model."""
 
-from asr_core.kernels._attention import attend, reads_columns, reads_stretches
+from asr_core.kernels._attention import attend, attend_each, reads_columns, reads_stretches
 from asr_core.kernels._dtype import INT8, Numbers, fastest_dtype
 from asr_core.kernels._int8 import Int8Linear, has_int8
 from asr_core.kernels._linear import PackedLinear, pack_linears
@@ -11,6 +11,7 @@ __all__ = [
     "Numbers",
     "PackedLinear",
     "attend",
+    "attend_each",
     "fastest_dtype",
     "has_int8",
     "pack_linears",

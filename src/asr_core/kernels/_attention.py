@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 FEW = 8
@@ -42,13 +44,27 @@ def attend(
     return torch.cat([_attend(*block, turned, values) for block in zip(blocks, masks, strict=True)], dim=-2)
 
 
+def attend_each(
+    queries: torch.Tensor, columns: Sequence[tuple[torch.Tensor, torch.Tensor]], mask: torch.Tensor | None = None
+) -> torch.Tensor:
+    """The same of scaled ``queries``, for rows with ``columns`` of their own: keys and values [heads, width, n].
+
+    ``mask`` is as long as the longest.
+    """
+    found = []
+    for number, (keys, values) in enumerate(columns):
+        own = None if mask is None else mask[number : number + 1, ..., : keys.shape[-1]]
+        found.append(_attend(queries[number : number + 1], own, keys, values.transpose(-1, -2)))
+    return torch.cat(found)
+
+
 def reads_stretches(keys: torch.Tensor) -> bool:
     """Whether :func:`attend` reads some positions of a longer memory where they lie, and does not copy them first."""
     return bool(keys.device.type != "cpu" or keys.dtype == torch.float32)
 
 
 def reads_columns(keys: torch.Tensor) -> bool:
-    """Whether :func:`attend` reads keys and values of one query faster that lie as [..., width, positions] in memory.
+    """Whether :func:`attend_each` is the faster one for few queries over many positions.
 
     Of nine times 1500 positions of eight heads it takes 4.0 instead of 6.1 ms: as long as reading them at all.
     """
@@ -59,8 +75,6 @@ def _fused(queries: torch.Tensor, keys: torch.Tensor) -> bool:
     """Whether the fused kernel is the faster one."""
     if queries.device.type != "cpu":
         return True
-    if keys.stride(-1) != 1:
-        return False  # it wants rows
     if queries.dtype == torch.float32 and queries.shape[-2] > FEW:
         return True
     return bool(queries.shape[-2] == 1 and len(keys) * keys.shape[-2] <= SHORT)

@@ -27,17 +27,11 @@ class WhisperDecoder(ListeningDecoder):
         self._layers = [DecoderLayer(layer, linear) for layer in module.layers]
         self._norm = module.layer_norm
         self._own = [self.memory.new_layer() for _ in self._layers]
-        attentions = [layer.encoder_attn for layer in module.layers]
-        self._hear = linear(
-            torch.cat([part.weight for attention in attentions for part in (attention.k_proj, attention.v_proj)]),
-            torch.cat([bias for attention in attentions for bias in _biases(attention)]),
-        )
 
     def bind(self, slot: int, encoded: torch.Tensor) -> None:
-        """See :class:`~asr_core.engines.torch.Decoder`; keys and values of all layers are one product."""
+        """See :class:`~asr_core.engines.torch.Decoder`."""
         rows = encoded.to(self._embed.device, self._embed.dtype)[None]
-        parts = split_heads(self._hear(rows), 2 * len(self._layers), self._layers[0].heads)
-        pairs = zip((keys[0] for keys in parts[::2]), (values[0] for values in parts[1::2]), strict=True)
+        pairs = (layer.hears(rows) for layer in self._layers)
         self.heard.bind(slot, pairs, Window.of_rows(len(encoded), self._audio_context).bias(rows))
 
     def forward(self, rows: Sequence[Row], batch: Batch) -> torch.Tensor:
@@ -49,7 +43,7 @@ class WhisperDecoder(ListeningDecoder):
             hidden = hidden + layer.remember(hidden, self._own[number], batch.mask)
             queries = layer.asks(hidden)
             seen.look(number, queries)
-            hidden = hidden + layer.listen(queries, self.heard.layers[number], self.heard.mask)
+            hidden = hidden + layer.heard_output(join_heads(self.heard.attend(number, queries)))
             hidden = hidden + layer.mlp(hidden)
         self.keep(seen)
         normed: torch.Tensor = self._norm(hidden)
@@ -63,13 +57,14 @@ class DecoderLayer:
         own, heard = layer.self_attn, layer.encoder_attn
         self.heads = own.num_heads
         self.mlp = Mlp(layer, linear)
-        self._own_norm, self._own = layer.self_attn_layer_norm, fused_projection(own, linear)
+        self._own_norm, self._own = layer.self_attn_layer_norm, fused_projection(own, "qkv", linear)
         self._own_output = linear(own.out_proj.weight, own.out_proj.bias)
         self._heard_norm = layer.encoder_attn_layer_norm
         # The scale of the products is in the weights: exact, as the square root of a Whisper's width 64 is 8.
         scale = heard.head_dim**-0.5
         self._asks = linear(heard.q_proj.weight * scale, heard.q_proj.bias * scale)
-        self._heard_output = linear(heard.out_proj.weight, heard.out_proj.bias)
+        self._hears = fused_projection(heard, "kv", linear)
+        self.heard_output = linear(heard.out_proj.weight, heard.out_proj.bias)
 
     def remember(self, hidden: torch.Tensor, memory: SlotLayer, mask: torch.Tensor) -> torch.Tensor:
         """To be added to ``hidden``, whose keys and values go to ``memory`` first."""
@@ -81,12 +76,7 @@ class DecoderLayer:
         """Scaled queries of shape [rows, heads, positions, width] to what is heard."""
         return split_heads(self._asks(self._heard_norm(hidden)), 1, self.heads)[0]
 
-    def listen(self, queries: torch.Tensor, memory: SlotLayer, mask: torch.Tensor | None) -> torch.Tensor:
-        """To be added to the hidden states."""
-        added: torch.Tensor = self._heard_output(join_heads(attend(queries, *memory.readable, mask, scale=1)))
-        return added
-
-
-def _biases(attention: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """Of keys, which a Whisper has none of, and values."""
-    return attention.v_proj.bias.new_zeros(len(attention.v_proj.bias)), attention.v_proj.bias
+    def hears(self, encoded: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys and values of encoder rows of shape [1, n, width], each of shape [heads, n, width of a head]."""
+        keys, values = split_heads(self._hears(encoded), 2, self.heads)
+        return keys[0], values[0]

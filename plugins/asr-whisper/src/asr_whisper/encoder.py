@@ -67,7 +67,7 @@ class EncoderLayer(nn.Module):
     def __init__(self, layer: Any, linear: Linear) -> None:
         super().__init__()
         self.heads = layer.self_attn.num_heads
-        self.norm, self.attention = layer.self_attn_layer_norm, fused_projection(layer.self_attn, linear)
+        self.norm, self.attention = layer.self_attn_layer_norm, fused_projection(layer.self_attn, "qkv", linear)
         self.output = linear(layer.self_attn.out_proj.weight, layer.self_attn.out_proj.bias)
         self.mlp = Mlp(layer, linear)
 
@@ -93,9 +93,9 @@ class Mlp(nn.Module):
         return added
 
 
-def fused_projection(attention: Any, linear: Linear) -> nn.Module:
-    """Queries, keys and values in one product; a Whisper's keys have no bias."""
-    parts = (attention.q_proj, attention.k_proj, attention.v_proj)
+def fused_projection(attention: Any, names: str, linear: Linear) -> nn.Module:
+    """Those of queries, keys and values that are named by a letter, in one product; a Whisper's keys have no bias."""
+    parts = [getattr(attention, f"{name}_proj") for name in names]
     biases = [part.weight.new_zeros(len(part.weight)) if part.bias is None else part.bias for part in parts]
     return linear(torch.cat([part.weight for part in parts]), torch.cat(biases))
 

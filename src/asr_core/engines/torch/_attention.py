@@ -8,6 +8,7 @@ import torch
 from attrs import field, frozen
 
 from asr_core.engines.torch._batch import Batch, Row
+from asr_core.engines.torch._columns import ColumnLayer
 from asr_core.engines.torch._heard import Heard
 from asr_core.engines.torch._memory import SlotLayer
 
@@ -24,7 +25,7 @@ class Attention:
 
     rows: Sequence[Row]
     lengths: Sequence[int]
-    layers: Sequence[SlotLayer]
+    layers: Sequence[SlotLayer | ColumnLayer]
     _seen: dict[Place, torch.Tensor] = field(init=False, factory=dict)
 
     @classmethod
@@ -36,7 +37,7 @@ class Attention:
         """
         lengths, layers = heard.show(rows, batch), heard.layers
         for layer, head in {pair for row in rows for pair in row.attend}:
-            if not (0 <= layer < len(layers) and 0 <= head < layers[layer].readable[0].shape[1]):
+            if not (0 <= layer < len(layers) and 0 <= head < len(layers[layer].keys_of(0))):
                 raise ValueError(f"there is no head {head} in layer {layer} to attend")
         return cls(rows, lengths, layers)
 
@@ -45,7 +46,7 @@ class Attention:
         for number, (row, length) in enumerate(zip(self.rows, self.lengths, strict=True)):
             heads = [head for wanted, head in row.attend if wanted == layer]
             if heads:
-                keys = self.layers[layer].readable[0][number, heads, :length].float()
+                keys = self.layers[layer].keys_of(number)[heads, :length].float()
                 products = queries[number, heads, : row.length].float() @ keys.transpose(1, 2)
                 self._seen.update({(row.slot, layer, head): one for head, one in zip(heads, products, strict=True)})
 

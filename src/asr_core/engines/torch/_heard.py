@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 import torch
 
 from asr_core.engines.torch._batch import Batch, Row
+from asr_core.engines.torch._columns import ColumnLayer
 from asr_core.engines.torch._memory import SlotLayer, SlotMemory
 from asr_core.kernels import reads_columns
 
@@ -24,7 +25,7 @@ class Heard:
 
     def __init__(self, memory: SlotMemory, *, attends: bool) -> None:
         self._attends = attends
-        self.layers: list[SlotLayer] = []
+        self.layers: list[SlotLayer | ColumnLayer] = []
         self.mask: torch.Tensor | None = None
         self._memory = memory
         self._biases: dict[int, torch.Tensor] = {}
@@ -39,7 +40,8 @@ class Heard:
         self._shown = ()
         for number, (keys, values) in enumerate(pairs):
             if number == len(self.layers):
-                self.layers.append(self._memory.new_layer(by_columns=self._attends and reads_columns(keys)))
+                by_columns = self._attends and reads_columns(keys)
+                self.layers.append(self._memory.new_columns() if by_columns else self._memory.new_layer())
             self.layers[number].store(self._memory.place(slot), keys, values)
             self._biases[slot] = keys.new_zeros(keys.shape[1]) if bias is None else bias
 
@@ -58,6 +60,10 @@ class Heard:
             self._gather(rows, batch, max(lengths))
             self._shown = shown
         return lengths
+
+    def attend(self, layer: int, queries: torch.Tensor) -> torch.Tensor:
+        """What scaled ``queries`` [rows, heads, n, width] find in what their rows hear; for decoders that attend."""
+        return self.layers[layer].attend(queries, self.mask)
 
     def _gather(self, rows: Sequence[Row], batch: Batch, longest: int) -> None:
         settled = [layer.settle(batch.places, longest) for layer in self.layers]

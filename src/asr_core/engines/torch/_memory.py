@@ -13,7 +13,8 @@ import torch
 from transformers.cache_utils import CacheLayerMixin
 
 from asr_core.engines.torch._batch import Batch
-from asr_core.kernels import reads_stretches
+from asr_core.engines.torch._columns import ColumnLayer
+from asr_core.kernels import attend, reads_stretches
 
 GROWTH = 4
 """Places that memory grows by: twice as many would often stand empty, tens of megabytes each."""
@@ -22,15 +23,13 @@ GROWTH = 4
 class SlotLayer:
     """Keys and values of one layer, each of shape [places, heads, positions, width]; what transformers calls a layer.
 
-    ``keys`` and ``values`` are views of what the batch at hand may read. Memory ``by_columns`` holds the positions of
-    one column behind one another.
+    ``keys`` and ``values`` are views of what the batch at hand may read.
     """
 
     is_sliding = False
     is_compileable = False
 
-    def __init__(self, memory: SlotMemory, *, by_columns: bool = False) -> None:
-        self._by_columns = by_columns
+    def __init__(self, memory: SlotMemory) -> None:
         self.keys: torch.Tensor | None = None
         self.values: torch.Tensor | None = None
         self._memory = memory
@@ -89,6 +88,14 @@ class SlotLayer:
             raise RuntimeError("nothing was shown to be read")
         return self.keys, self.values
 
+    def attend(self, queries: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+        """What scaled ``queries`` [rows, heads, n, width] find in what was shown."""
+        return attend(queries, *self.readable, mask, scale=1)
+
+    def keys_of(self, row: int) -> torch.Tensor:
+        """What a row of the batch reads, of shape [heads, positions, width]."""
+        return self.readable[0][row]
+
     def store(self, place: int, keys: torch.Tensor, values: torch.Tensor) -> None:
         """Fill ``place`` with keys and values of shape [heads, n, width], and zeros behind them."""
         length = keys.shape[1]
@@ -110,10 +117,7 @@ class SlotLayer:
 
     def _grown(self, stored: torch.Tensor, places: int, positions: int) -> torch.Tensor:
         had_places, heads, had_positions, width = stored.shape
-        if self._by_columns:
-            grown = stored.new_zeros(places, heads, width, positions).transpose(2, 3)
-        else:
-            grown = stored.new_zeros(places, heads, positions, width)
+        grown = stored.new_zeros(places, heads, positions, width)
         grown[:had_places, :, :had_positions] = stored
         return grown
 
@@ -158,13 +162,18 @@ class SlotMemory:
         self.capacity = capacity
         self.batch: Batch | None = None
         self.moves = 0
-        self.layers: list[SlotLayer] = []
+        self.layers: list[SlotLayer | ColumnLayer] = []
         self._places: list[int | None] = []  # the slot that lies in each place
         self._lengths: dict[int, int] = {}
 
-    def new_layer(self, *, by_columns: bool = False) -> SlotLayer:
+    def new_layer(self) -> SlotLayer:
         """A layer that moves with the others."""
-        self.layers.append(layer := SlotLayer(self, by_columns=by_columns))
+        self.layers.append(layer := SlotLayer(self))
+        return layer
+
+    def new_columns(self) -> ColumnLayer:
+        """The same, to be read by columns."""
+        self.layers.append(layer := ColumnLayer())
         return layer
 
     def place(self, slot: int) -> int:
