@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from attrs import define, evolve, field
 
@@ -15,6 +15,8 @@ from asr_core.runtime.requests import generation_request, probe_request
 from asr_core.runtime.stream import ClipText, CommitRule
 from asr_core.speech import Voice, is_silent
 from asr_core.types import (
+    Accept,
+    Ask,
     AudioSlice,
     AudioSpan,
     Clip,
@@ -29,7 +31,6 @@ from asr_core.types import (
     Segment,
     TranscriptionRequest,
     Usage,
-    Verdict,
     Word,
 )
 from asr_core.words import align_text, find_words, keep_in_order
@@ -65,6 +66,7 @@ class ClipTranscription:
     previous_text: str = ""
     retaken: bool = False
     encoded: dict[AudioSpan, EncodedRows] = field(factory=dict)
+    _answers: dict[str, tuple[float, ...]] = field(init=False, factory=dict)
     _usage: Usage = field(init=False, default=Usage())
     _commit: CommitRule = field(init=False)
     _text: ClipText = field(init=False)
@@ -98,9 +100,8 @@ class ClipTranscription:
         context, rounds = ClipContext(language=self.language, previous_text=self.previous_text), 0
         while (rounds := rounds + 1) <= MAX_ROUNDS:
             prepared = await self._prepare(context)
-            if unanswered := [probe for probe in prepared.probes if probe.name not in context.probe_results]:
-                answers = await self._answer(prepared, unanswered)
-                context = evolve(context, probe_results={**context.probe_results, **answers})
+            if unanswered := [probe for probe in prepared.probes if probe.name not in self._answers]:
+                await self._answer(prepared, unanswered)
                 continue
             result = await self._attempt(prepared, context)
             if isinstance(result, ClipTranscript):
@@ -120,7 +121,7 @@ class ClipTranscription:
 
     async def _prepare(self, context: ClipContext) -> PreparedClip:
         hooks, model = self.served.hooks, self.served.model
-        prepared = await asyncio.to_thread(hooks.prepare_clip, model, self.clip, self.request, context)
+        prepared = await asyncio.to_thread(hooks.prepare_clip, model, self.clip, self.request, self._known(context))
         self._check(prepared)
         if not (committed := self._text.committed):
             return prepared
@@ -134,13 +135,27 @@ class ClipTranscription:
         if self.served.engine is not None and not (prepared.budget > 0 and prepared.stop):
             raise PluginError(f"{self._plugin}: a model that generates needs a budget and a stop token")
 
-    async def _review(self, output: ClipOutput, prepared: PreparedClip, context: ClipContext) -> Verdict:
-        hooks, model = self.served.hooks, self.served.model
-        return await asyncio.to_thread(hooks.review_output, model, output, self.clip, prepared, self.request, context)
+    def _known(self, context: ClipContext) -> ClipContext:
+        return evolve(context, probe_results=dict(self._answers))
 
-    async def _answer(self, prepared: PreparedClip, probes: Sequence[Probe]) -> Mapping[str, tuple[float, ...]]:
+    async def _review(
+        self, output: ClipOutput, prepared: PreparedClip, context: ClipContext
+    ) -> Accept | Retry | NoSpeech:
+        hooks, model = self.served.hooks, self.served.model
+        for _ in range(MAX_ROUNDS):
+            known = self._known(context)
+            verdict = await asyncio.to_thread(
+                hooks.review_output, model, output, self.clip, prepared, self.request, known
+            )
+            if not isinstance(verdict, Ask):
+                return verdict
+            await self._answer(prepared, verdict.probes)
+        raise PluginError(f"{self._plugin}: one review asked {MAX_ROUNDS} times")
+
+    async def _answer(self, prepared: PreparedClip, probes: Sequence[Probe]) -> None:
         await self._encode(prepared.spans)
-        return {probe.name: await self._probe(prepared, probe) for probe in probes}
+        for probe in probes:
+            self._answers[probe.name] = await self._probe(prepared, probe)
 
     async def _probe(self, prepared: PreparedClip, probe: Probe) -> tuple[float, ...]:
         engine, request = self._engine(), probe_request(prepared, probe, self.encoded, self.caller)

@@ -199,7 +199,7 @@ def review_output(
     request: TranscriptionRequest,
     context: ClipContext,
 ) -> Verdict:
-    """Accept the output, ask for a retry, or say nobody spoke. Worker. Default: ``Accept()``.
+    """Accept the output, ask for a retry or for more to go by, or say nobody spoke. Worker. Default: ``Accept()``.
 
     Called before each commit on what is not committed (see ``streaming_policy``), in the end on what is left.
     """

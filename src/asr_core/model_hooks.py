@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
+from attrs import evolve
 from pluggy import HookCaller
 
 from asr_core.errors import AsrError, PluginError
 from asr_core.types import (
     Accept,
     Alignment,
+    Ask,
     AudioSpan,
     Capabilities,
     Checkpoint,
@@ -43,7 +45,7 @@ from asr_core.types import (
 
 T = TypeVar("T")
 
-_VERDICT = (Accept, Retry, NoSpeech)
+_VERDICT = (Accept, Retry, NoSpeech, Ask)
 _PART = (str, Start, End, Speaker, Language)
 
 
@@ -147,7 +149,12 @@ class ModelHooks:
         )
         verdict: Verdict = Accept() if answer is None else answer
         if not isinstance(verdict, _VERDICT):
-            self._refuse("review_output", "Accept, Retry or NoSpeech", _kind(verdict))
+            self._refuse("review_output", "Accept, Retry, NoSpeech or Ask", _kind(verdict))
+        if isinstance(verdict, Ask):
+            try:
+                evolve(prepared, probes=verdict.probes)
+            except ValueError as error:
+                self._refuse("review_output", "probes of rows that are there", str(error))
         return verdict
 
     def prepare_alignment(self, model: FrontendModel, output: ClipOutput, prepared: PreparedClip) -> Alignment | None:

@@ -38,6 +38,8 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Transcriber]:
     [
         ("never content", "prepared 16 times"),
         ("probe for ever", "prepared 16 times"),
+        ("ask for ever", "asked 16 times"),
+        ("ask of nothing", "rows that are there"),
         ("no budget", "needs a budget and a stop token"),
         ("no stop", "needs a budget and a stop token"),
         ("slice beyond", "reaches beyond the 1.. rows"),
@@ -89,6 +91,14 @@ def test_the_rest_is_heard_as_a_clip_of_its_own(odd: Transcriber) -> None:
 
 def test_a_probe_is_answered_before_the_clip_runs(odd: Transcriber) -> None:
     assert odd.transcribe(SOUND, odd="probe").text == TEXT[:3]
+
+
+def test_a_review_is_answered_what_it_asks_once(odd: Transcriber) -> None:
+    """Also before a retry, which knows it still; nothing is generated again for it."""
+    transcript = odd.transcribe(SOUND, odd="ask")
+    assert [(guard.kind, guard.note) for guard in transcript.guards] == [("retry", "answered")]
+    assert transcript.text == TEXT
+    assert transcript.usage.output_tokens == 2 * odd.transcribe(SOUND).usage.output_tokens
 
 
 def test_a_plugin_refuses_before_audio_is_decoded(odd: Transcriber) -> None:

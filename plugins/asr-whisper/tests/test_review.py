@@ -13,10 +13,12 @@ from whisper.utils import compression_ratio as openai_compression_ratio
 
 from asr_core.types import (
     Accept,
+    Ask,
     ClipContext,
     ClipOutput,
     FrontendModel,
     NoSpeech,
+    Probe,
     Retry,
     TranscriptionRequest,
     Verdict,
@@ -33,6 +35,7 @@ HELLO = tuple(OPENAI.encode(" Hello there"))
 LOOP = "Thank you. " * 20
 SECONDS = 10
 LAST = 5
+UNTIMED = TranscriptionRequest(language="en")
 TIMED = TranscriptionRequest(language="en", times=frozenset({"segment"}))
 
 
@@ -88,6 +91,15 @@ def test_a_good_output_stands(frontend: Frontend, attempt: int) -> None:
 @pytest.mark.parametrize("attempt", range(LAST + 1))
 def test_unsure_and_no_speech_is_silence(frontend: Frontend, attempt: int) -> None:
     assert verdict(frontend, output(logprob=-1.01), context(0.61, attempt)) == NoSpeech()
+
+
+@pytest.mark.parametrize(("logprob", "request_"), [(-1.01, UNTIMED), (-0.2, TIMED)], ids=["unsure", "told in segments"])
+def test_whether_anybody_speaks_is_asked_where_it_matters(
+    frontend: Frontend, logprob: float, request_: TranscriptionRequest
+) -> None:
+    asked = Probe(BEGIN, ((OPENAI.sot,),), (OPENAI.no_speech,))
+    assert verdict(frontend, output(logprob=logprob), ClipContext(), request_) == Ask((asked,))
+    assert verdict(frontend, output(), ClipContext(), UNTIMED) == Accept()
 
 
 def test_a_loop_over_silence_is_silence_too(frontend: Frontend) -> None:

@@ -34,6 +34,7 @@ from asr_core.types._model import (
 )
 from asr_core.types._output import (
     Accept,
+    Ask,
     ClipOutput,
     End,
     Finish,
@@ -60,6 +61,7 @@ from asr_core.types._output import (
 __all__ = [
     "Accept",
     "Alignment",
+    "Ask",
     "AudioSlice",
     "AudioSpan",
     "Bias",

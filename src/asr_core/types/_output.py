@@ -6,7 +6,7 @@ from typing import Literal
 
 from attrs import frozen
 
-from asr_core.types._clip import Tokens
+from asr_core.types._clip import Probe, Tokens
 
 Finish = Literal["stop", "length", "loop"]
 """Why an output ended: a stop token, its budget, or the core, as it repeated itself."""
@@ -172,7 +172,17 @@ class NoSpeech:
     """
 
 
-Verdict = Accept | Retry | NoSpeech
+@frozen
+class Ask:
+    """More must be known: ``probes`` are answered, and ``review_output`` is called again with them in its context.
+
+    For what few outputs depend on: a probe of ``PreparedClip`` delays every clip.
+    """
+
+    probes: tuple[Probe, ...]
+
+
+Verdict = Accept | Retry | NoSpeech | Ask
 
 
 StretchState = Literal["decoded", "redecoded", "silent", "lost"]

@@ -11,6 +11,7 @@ from asr_core.errors import InvalidRequestError
 from asr_core.testing.fake import decode_tokens, extract_features, load_weights, native_limit, prepare_frontend
 from asr_core.types import (
     Accept,
+    Ask,
     AudioSlice,
     AudioSpan,
     Capabilities,
@@ -100,6 +101,15 @@ def review_output(
             return Retry("not yet")
         case "content at the third":
             return Accept() if context.attempt == 2 else Retry(f"attempt {context.attempt} after {context.reason}")
+        case "ask":
+            if context.attempt == 0 and not context.probe_results:
+                return Ask((_probe("first"),))
+            known = context.probe_results["first"][0] < -50
+            return Retry("answered") if known and context.attempt == 0 else Accept()
+        case "ask for ever":
+            return Ask((_probe(str(len(context.probe_results))),))
+        case "ask of nothing":
+            return Ask((Probe("rows", prompt=(AudioSlice(3, 0, 1),), token_ids=(fake.STOP,)),))
         case "nobody":
             return NoSpeech()
         case "resume":

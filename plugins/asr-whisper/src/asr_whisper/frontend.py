@@ -78,7 +78,7 @@ def prepare_frontend(checkpoint: Checkpoint) -> Frontend:
 
 def prepare_clip(frontend: Frontend, clip: Clip, request: TranscriptionRequest, context: ClipContext) -> PreparedClip:
     """Ask for the language first if nobody gave one; then the prompt, rules and temperature of this attempt."""
-    language = _language(frontend, request, context)
+    language, candidates = _language(frontend, request, context), _candidates(frontend, request, context)
     samples = clip.end_sample - clip.start_sample
     window = Window.of_frames(samples // HOP, frontend.config.dims.audio_context)
     span = AudioSpan(0, samples, tokens=window.rows)
@@ -95,7 +95,7 @@ def prepare_clip(frontend: Frontend, clip: Clip, request: TranscriptionRequest, 
         # As in the original, a fallback draws: what several texts agreed on and is bad would come again.
         sampling=Sampling(temperature, seed=context.attempt, beam_size=1 if temperature else beam_size(request)),
         rules=_rules(frontend, timed),
-        probes=(_begin(frontend, _candidates(frontend, request, context)),),
+        probes=(begin(frontend, candidates),) if candidates else (),
     )
 
 
@@ -144,7 +144,8 @@ def _candidates(frontend: Frontend, request: TranscriptionRequest, context: Clip
     return request.languages or tuple(frontend.special.languages)
 
 
-def _begin(frontend: Frontend, candidates: Sequence[str]) -> Probe:
+def begin(frontend: Frontend, candidates: Sequence[str] = ()) -> Probe:
+    """What the model makes of the sound before it is told anything: whether it is speech, and in which language."""
     special = frontend.special
     languages = (special.languages[code] for code in candidates)
     return Probe(BEGIN, prompt=((special.sot,),), token_ids=(special.no_speech, *languages))

@@ -5,8 +5,18 @@ from __future__ import annotations
 import math
 import zlib
 
-from asr_core.types import Accept, ClipContext, ClipOutput, NoSpeech, PreparedClip, Retry, TranscriptionRequest, Verdict
-from asr_whisper.frontend import BEGIN, Frontend, temperatures
+from asr_core.types import (
+    Accept,
+    Ask,
+    ClipContext,
+    ClipOutput,
+    NoSpeech,
+    PreparedClip,
+    Retry,
+    TranscriptionRequest,
+    Verdict,
+)
+from asr_whisper.frontend import BEGIN, Frontend, begin, temperatures
 from asr_whisper.policy import FRAMES_PER_POSITION, HOP, SAMPLE_RATE
 
 MIN_MEAN_LOGPROB = -1.0
@@ -27,8 +37,11 @@ def review_output(
 ) -> Verdict:
     """Silence if the model heard none and is unsure; a warmer retry while there is a reason and a temperature left."""
     unsure = output.mean_logprob < MIN_MEAN_LOGPROB
-    no_speech = math.exp(context.probe_results[BEGIN][0])
-    if unsure and no_speech > MAX_NO_SPEECH:
+    answer = context.probe_results.get(BEGIN)
+    if answer is None and (unsure or "segment" in request.times):  # which tell it
+        return Ask((begin(frontend),))
+    no_speech = None if answer is None else math.exp(answer[0])
+    if unsure and no_speech is not None and no_speech > MAX_NO_SPEECH:
         return NoSpeech()
     if context.attempt + 1 < len(temperatures(request)):
         if (ratio := compression_ratio(output.text)) > MAX_COMPRESSION_RATIO:
