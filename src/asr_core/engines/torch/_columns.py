@@ -50,6 +50,7 @@ class ColumnLayer:
 
     def wipe(self, place: int) -> None:
         """Give the memory of a place back."""
+        self._shown = []
         self._stored.pop(place, None)
 
     def release(self) -> None:
