@@ -44,7 +44,8 @@ LOOP_EVERY = 16
 """Tokens from one look for a loop to the next."""
 
 MAX_ROUNDS = 16
-"""Calls of prepare_clip with nothing committed between: a plugin that asks for more probes and retries is looping."""
+"""Calls of prepare_clip with nothing committed between, and of review_output for one output: a plugin that asks for
+more probes and retries is looping."""
 
 
 @define(eq=False)

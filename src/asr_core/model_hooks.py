@@ -31,6 +31,7 @@ from asr_core.types import (
     NoSpeech,
     Piece,
     PreparedClip,
+    Probe,
     Recognized,
     Retry,
     Speaker,
@@ -151,11 +152,16 @@ class ModelHooks:
         if not isinstance(verdict, _VERDICT):
             self._refuse("review_output", "Accept, Retry, NoSpeech or Ask", _kind(verdict))
         if isinstance(verdict, Ask):
-            try:
-                evolve(prepared, probes=verdict.probes)
-            except ValueError as error:
-                self._refuse("review_output", "probes of rows that are there", str(error))
+            self._check_asked(verdict, prepared)
         return verdict
+
+    def _check_asked(self, verdict: Ask, prepared: PreparedClip) -> None:
+        if not (verdict.probes and self._each("review_output", Probe, verdict.probes)):
+            self._refuse("review_output", "Ask with probes", "none")
+        try:
+            evolve(prepared, probes=verdict.probes)
+        except ValueError as error:
+            self._refuse("review_output", "probes of rows that are there", str(error))
 
     def prepare_alignment(self, model: FrontendModel, output: ClipOutput, prepared: PreparedClip) -> Alignment | None:
         """None unless the plugin wants to see attention."""

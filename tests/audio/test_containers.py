@@ -167,8 +167,10 @@ def test_channels_may_change_within_a_file(make: SimpleNamespace) -> None:
     check(make, one + two)
 
 
-def test_dts_that_passes_itself_off_as_pcm_is_not_played(make: SimpleNamespace) -> None:
+@pytest.mark.parametrize("gap", [0, 400_000], ids=["at once", "behind a gap"])
+@pytest.mark.parametrize("order", ["<i2", ">i2"])
+def test_dts_that_passes_itself_off_as_pcm_is_not_played(make: SimpleNamespace, gap: int, order: str) -> None:
     """As on a DTS CD: frames of ETSI TS 102 114, here of 1024 bytes, in place of the samples of a WAV."""
-    frames = (bytes.fromhex("7ffe8001fc3c3ff0b5e0003800") + bytes(1011)) * 64
+    frames = bytes(gap) + (bytes.fromhex("7ffe8001fc3c3ff0b5e0003800") + bytes(1011)) * 64
     with pytest.raises(UnknownFormatError, match="dca"):
-        load(make.riff(np.frombuffer(frames, "<i2"), 48000), 16000)
+        load(make.riff(np.frombuffer(frames, order).astype(np.int16), 48000), 16000)

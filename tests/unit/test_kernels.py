@@ -192,11 +192,12 @@ def test_attention_reads_views_of_a_memory() -> None:
 @DTYPES
 @pytest.mark.parametrize("queries", [1, FEW + 1])
 def test_rows_may_have_columns_of_their_own(dtype: torch.dtype, queries: int) -> None:
-    """Of different lengths, of which the mask hides what is no key of a row and doubles another."""
+    """Of different lengths; the mask hides what is behind the shorter one, and counts a key twice."""
     lengths, asked = (200, 70), random(2, 3, queries, 16, dtype=dtype)
     known, said = ([random(3, length, 16, dtype=dtype) for length in lengths] for _ in "kv")
     mask = torch.zeros(2, 1, 1, max(lengths), dtype=dtype)
     mask[:, ..., 5] = 0.7
+    mask[1, ..., lengths[1] :] = torch.finfo(dtype).min
     columns = [
         (keys.transpose(1, 2).contiguous(), values.transpose(1, 2).contiguous())
         for keys, values in zip(known, said, strict=True)

@@ -14,6 +14,7 @@ from asr_core.model_hooks import ModelHooks
 from asr_core.types import (
     Accept,
     Alignment,
+    Ask,
     AudioSpan,
     Capabilities,
     Checkpoint,
@@ -27,6 +28,7 @@ from asr_core.types import (
     NativeLimit,
     NoSpeech,
     PreparedClip,
+    Probe,
     Recognized,
     Retry,
     Speaker,
@@ -37,6 +39,8 @@ from asr_core.types import (
     Weights,
     Word,
 )
+
+QUESTION = Probe("p", ((1,),), (2,))
 
 MODEL = CheckpointModel(ModelCard("some"), Checkpoint("some", "some", None))
 FRONTEND: Any = FrontendModel(MODEL.card, MODEL.checkpoint, object())
@@ -169,7 +173,10 @@ def test_a_wrong_type_names_plugin_hook_expected_and_got(hook: str) -> None:
     ("hook", "answer", "complaint"),
     [
         ("native_limit", 30.0, "must return NativeLimit, got float"),
-        ("review_output", True, "must return Accept, Retry or NoSpeech, got bool"),
+        ("review_output", True, "must return Accept, Retry, NoSpeech or Ask, got bool"),
+        ("review_output", Ask(()), "must return Ask with probes, got none"),
+        ("review_output", Ask(QUESTION), "must return a sequence of Probe, got Probe"),  # type: ignore[arg-type]
+        ("review_output", Ask(("p",)), "must return Probe throughout, got str among them"),  # type: ignore[arg-type]
         ("extract_features", [FEATURE], "must return 2 items, one per input, got 1"),
         ("extract_features", [FEATURE, np.zeros(3)], "must return Feature throughout, got ndarray among them"),
         ("extract_features", (one for one in (FEATURE, FEATURE)), "must return a sequence of Feature, got generator"),
@@ -245,7 +252,7 @@ def test_ctrl_c_is_not_the_plugins_fault() -> None:
         call(implementing("encode_batch", raising(KeyboardInterrupt())), "encode_batch")
 
 
-@pytest.mark.parametrize("verdict", [Accept(consumed_to=5), Retry("loop"), NoSpeech()])
+@pytest.mark.parametrize("verdict", [Accept(consumed_to=5), Retry("loop"), NoSpeech(), Ask((QUESTION,))])
 def test_review_may_say_any_verdict(verdict: Any) -> None:
     assert call(implementing("review_output", lambda: verdict), "review_output") is verdict
 

@@ -165,6 +165,7 @@ def test_released_memory_can_be_used_again(theirs: WhisperForConditionalGenerati
         (said,) = decoder.extend([Row(4, 0, (PROMPT,))])
         torch.testing.assert_close(said, logits(theirs, PROMPT, encoded(number)).logits[0, -1], atol=1e-4, rtol=1e-4)
         decoder.release()
+        assert not any(layer._stored for layer in decoder.memory.layers)
     with pytest.raises(ValueError, match="never bound"):
         decoder.extend([Row(4, 0, (PROMPT,))])
 

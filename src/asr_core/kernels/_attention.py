@@ -66,7 +66,8 @@ def reads_stretches(keys: torch.Tensor) -> bool:
 def reads_columns(keys: torch.Tensor) -> bool:
     """Whether :func:`attend_each` is the faster one for few queries over many positions.
 
-    Of nine times 1500 positions of eight heads it takes 4.0 instead of 6.1 ms: as long as reading them at all.
+    Of nine times 1500 positions of eight heads columns take 4.0 instead of 6.1 ms in one product, as long as reading
+    them at all, and a tenth more in a product for each row.
     """
     return bool(keys.device.type == "cpu" and keys.dtype == torch.float32)
 

@@ -35,20 +35,22 @@ def review_output(
     request: TranscriptionRequest,
     context: ClipContext,
 ) -> Verdict:
-    """Silence if the model heard none and is unsure; a warmer retry while there is a reason and a temperature left."""
-    unsure = output.mean_logprob < MIN_MEAN_LOGPROB
-    answer = context.probe_results.get(BEGIN)
-    if answer is None and (unsure or "segment" in request.times):  # which tell it
+    """Silence if the model heard none and is unsure; a warmer retry while there is a reason and a temperature left.
+
+    Whether anybody speaks is asked of the model where it is unsure or segments will tell it.
+    """
+    unsure, told = output.mean_logprob < MIN_MEAN_LOGPROB, "segment" in request.times
+    if (unsure or told) and BEGIN not in context.probe_results:
         return Ask((begin(frontend),))
-    no_speech = None if answer is None else math.exp(answer[0])
-    if unsure and no_speech is not None and no_speech > MAX_NO_SPEECH:
+    no_speech = math.exp(context.probe_results[BEGIN][0]) if unsure or told else 0.0
+    if unsure and no_speech > MAX_NO_SPEECH:
         return NoSpeech()
     if context.attempt + 1 < len(temperatures(request)):
         if (ratio := compression_ratio(output.text)) > MAX_COMPRESSION_RATIO:
             return Retry(f"repeats itself (compression ratio {ratio:.1f})")
         if unsure:
             return Retry(f"unsure (mean log-probability {output.mean_logprob:.2f})")
-    return Accept(consumed(frontend, output, prepared), no_speech)
+    return Accept(consumed(frontend, output, prepared), no_speech if told else None)
 
 
 def compression_ratio(text: str) -> float:

@@ -19,8 +19,8 @@ class Heard:
     """Moves with ``memory``; ``layers`` are there once the first slot was bound, and ``mask`` is of the last batch.
 
     ``mask`` [rows, 1, 1, longest] holds the bias of each row and hides what stands behind the end of shorter ones; None
-    where there is nothing of both. Neighbours are read by one product: one for each slot, wherever it lies, took 36 ms
-    a step of 16 instead of 29.
+    where there is nothing of both. Of a :class:`SlotLayer` neighbours are read by one product: one for each slot,
+    wherever it lies, took 36 ms a step of 16 in bfloat16 instead of 29.
     """
 
     def __init__(self, memory: SlotMemory, *, attends: bool) -> None:

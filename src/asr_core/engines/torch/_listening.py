@@ -19,7 +19,7 @@ class ListeningDecoder(BatchedDecoder):
     """
 
     attends = True
-    """Whether it hears by :func:`~asr_core.kernels.attend`, for which what is heard lies in memory as that reads it."""
+    """Whether it hears by ``heard.attend``, for which what is heard lies in memory as that reads it fastest."""
 
     def __init__(self, head: Head, like: torch.Tensor, capacity: int) -> None:
         super().__init__(head, like, capacity)
