@@ -47,9 +47,9 @@ def attend(
 def attend_each(
     queries: torch.Tensor, columns: Sequence[tuple[torch.Tensor, torch.Tensor]], mask: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """The same of scaled ``queries``, for rows with ``columns`` of their own: keys and values [heads, width, n].
+    """What :func:`attend` computes of ``queries`` that are scaled already, of rows with keys and values of their own.
 
-    ``mask`` is as long as the longest.
+    ``columns`` are these of each row, of shape [heads, width, n]; ``mask`` is as long as the longest.
     """
     found = []
     for number, (keys, values) in enumerate(columns):

@@ -6,7 +6,8 @@ import torch
 
 from asr_core.kernels import attend_each
 
-Pair = tuple[torch.Tensor, torch.Tensor]
+Columns = tuple[torch.Tensor, torch.Tensor]
+"""Keys and values of one place, each of shape [heads, width, n]."""
 
 
 class ColumnLayer:
@@ -18,8 +19,8 @@ class ColumnLayer:
     """
 
     def __init__(self) -> None:
-        self._stored: dict[int, Pair] = {}
-        self._shown: list[Pair] = []
+        self._stored: dict[int, Columns] = {}
+        self._shown: list[Columns] = []
 
     def store(self, place: int, keys: torch.Tensor, values: torch.Tensor) -> None:
         """Fill ``place`` with keys and values of shape [heads, n, width]."""
