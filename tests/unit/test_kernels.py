@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn.functional import linear, scaled_dot_product_attention
 
-from asr_core.kernels import PackedLinear, _linear, attend, attend_each, fastest_dtype, pack_linears
+from asr_core.kernels import Columns, PackedLinear, _linear, attend, fastest_dtype, pack_linears
 from asr_core.kernels._attention import BLOCK, FEW, SHORT
 
 DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
@@ -198,11 +198,8 @@ def test_rows_may_have_columns_of_their_own(dtype: torch.dtype, queries: int) ->
     mask = torch.zeros(2, 1, 1, max(lengths), dtype=dtype)
     mask[:, ..., 5] = 0.7
     mask[1, ..., lengths[1] :] = torch.finfo(dtype).min
-    columns = [
-        (keys.transpose(1, 2).contiguous(), values.transpose(1, 2).contiguous())
-        for keys, values in zip(known, said, strict=True)
-    ]
-    for row, found in enumerate(attend_each(asked / 4, columns, mask)):
+    places = [Columns.of(keys, values) for keys, values in zip(known, said, strict=True)]
+    for row, found in enumerate(Columns.attend(asked / 4, places, mask)):
         wide = (one[row].double() for one in (asked, known, said))
         exact = scaled_dot_product_attention(*wide, attn_mask=mask[row, 0, :, : lengths[row]].double())
         assert_near(found, exact, dtype, roundings=8)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 
 FEW = 8
@@ -37,39 +35,16 @@ def attend(
     turned = keys.transpose(-1, -2)
     blocks = queries.split(BLOCK, dim=-2)
     if len(blocks) == 1:
-        return _attend(queries, mask, turned, values)
+        return unfused(queries, mask, turned, values)
     # Read by every block, so laid out once.
     turned, values = turned.contiguous(), values.contiguous()
     masks = [mask] * len(blocks) if mask is None or mask.shape[-2] == 1 else mask.split(BLOCK, dim=-2)
-    return torch.cat([_attend(*block, turned, values) for block in zip(blocks, masks, strict=True)], dim=-2)
-
-
-def attend_each(
-    queries: torch.Tensor, columns: Sequence[tuple[torch.Tensor, torch.Tensor]], mask: torch.Tensor | None = None
-) -> torch.Tensor:
-    """What :func:`attend` computes of ``queries`` that are scaled already, of rows with keys and values of their own.
-
-    ``columns`` are these of each row, of shape [heads, width, n]; ``mask`` is as long as the longest.
-    """
-    found = []
-    for number, (keys, values) in enumerate(columns):
-        own = None if mask is None else mask[number : number + 1, ..., : keys.shape[-1]]
-        found.append(_attend(queries[number : number + 1], own, keys, values.transpose(-1, -2)))
-    return torch.cat(found)
+    return torch.cat([unfused(*block, turned, values) for block in zip(blocks, masks, strict=True)], dim=-2)
 
 
 def reads_stretches(keys: torch.Tensor) -> bool:
     """Whether :func:`attend` reads some positions of a longer memory where they lie, and does not copy them first."""
     return bool(keys.device.type != "cpu" or keys.dtype == torch.float32)
-
-
-def reads_columns(keys: torch.Tensor) -> bool:
-    """Whether :func:`attend_each` is the faster one for few queries over many positions.
-
-    Of nine times 1500 positions of eight heads columns take 4.0 instead of 6.1 ms in one product, as long as reading
-    them at all, and a tenth more in a product for each row.
-    """
-    return bool(keys.device.type == "cpu" and keys.dtype == torch.float32)
 
 
 def _fused(queries: torch.Tensor, keys: torch.Tensor) -> bool:
@@ -81,9 +56,10 @@ def _fused(queries: torch.Tensor, keys: torch.Tensor) -> bool:
     return bool(queries.shape[-2] == 1 and len(keys) * keys.shape[-2] <= SHORT)
 
 
-def _attend(
+def unfused(
     queries: torch.Tensor, mask: torch.Tensor | None, turned: torch.Tensor, values: torch.Tensor
 ) -> torch.Tensor:
+    """The same by three operations, of scaled queries and of keys [rows, heads, width, n]."""
     products = queries @ turned
     if mask is not None:
         products += mask

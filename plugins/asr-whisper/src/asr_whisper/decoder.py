@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from asr_core.engines.torch import Batch, ListeningDecoder, Row, SlotLayer, padded_ids
-from asr_core.kernels import PackedLinear, attend
+from asr_core.kernels import Int8Linear, PackedLinear, attend
 from asr_whisper.encoder import Linear, Mlp, fused_projection, join_heads, split_heads
 from asr_whisper.window import Window
 
@@ -22,7 +22,7 @@ class WhisperDecoder(ListeningDecoder):
 
     def __init__(self, module: Any, head: nn.Linear, audio_context: int, linear: Linear = PackedLinear) -> None:
         self._embed, self._positions = module.embed_tokens.weight, module.embed_positions.weight
-        super().__init__(linear(head.weight), self._embed, len(self._positions))
+        super().__init__(linear(head.weight), self._embed, len(self._positions), int8=linear is Int8Linear)
         self._audio_context = audio_context
         self._layers = [DecoderLayer(layer, linear) for layer in module.layers]
         self._norm = module.layer_norm

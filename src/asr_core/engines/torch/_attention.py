@@ -8,9 +8,9 @@ import torch
 from attrs import field, frozen
 
 from asr_core.engines.torch._batch import Batch, Row
-from asr_core.engines.torch._columns import ColumnLayer
 from asr_core.engines.torch._heard import Heard
 from asr_core.engines.torch._memory import SlotLayer
+from asr_core.engines.torch._places import PlaceLayer
 
 Place = tuple[int, int, int]
 """Slot, layer, head."""
@@ -25,7 +25,7 @@ class Attention:
 
     rows: Sequence[Row]
     lengths: Sequence[int]
-    layers: Sequence[SlotLayer | ColumnLayer]
+    layers: Sequence[SlotLayer | PlaceLayer]
     _seen: dict[Place, torch.Tensor] = field(init=False, factory=dict)
 
     @classmethod

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 import torch
 
 from asr_core.engines.torch._batch import Batch, Row
-from asr_core.engines.torch._columns import ColumnLayer
 from asr_core.engines.torch._memory import SlotLayer, SlotMemory
-from asr_core.kernels import reads_columns
+from asr_core.engines.torch._places import Form, PlaceLayer
+from asr_core.kernels import Columns, Int8Rows, has_int8_rows
 
 Pair = tuple[torch.Tensor, torch.Tensor]
 """Keys and values of one layer, each of shape [heads, n, width]."""
@@ -23,9 +23,9 @@ class Heard:
     wherever it lies, took 36 ms a step of 16 in bfloat16 instead of 29.
     """
 
-    def __init__(self, memory: SlotMemory, *, attends: bool) -> None:
-        self._attends = attends
-        self.layers: list[SlotLayer | ColumnLayer] = []
+    def __init__(self, memory: SlotMemory, *, attends: bool, int8: bool) -> None:
+        self._attends, self._int8 = attends, int8
+        self.layers: list[SlotLayer | PlaceLayer] = []
         self.mask: torch.Tensor | None = None
         self._memory = memory
         self._biases: dict[int, torch.Tensor] = {}
@@ -40,8 +40,8 @@ class Heard:
         self._shown = ()
         for number, (keys, values) in enumerate(pairs):
             if number == len(self.layers):
-                by_columns = self._attends and reads_columns(keys)
-                self.layers.append(self._memory.new_columns() if by_columns else self._memory.new_layer())
+                form = self._form(keys)
+                self.layers.append(self._memory.new_places(form) if form else self._memory.new_layer())
             self.layers[number].store(self._memory.place(slot), keys, values)
             self._biases[slot] = keys.new_zeros(keys.shape[1]) if bias is None else bias
 
@@ -64,6 +64,14 @@ class Heard:
     def attend(self, layer: int, queries: torch.Tensor) -> torch.Tensor:
         """What scaled ``queries`` [rows, heads, n, width] find in what their rows hear; for decoders that attend."""
         return self.layers[layer].attend(queries, self.mask)
+
+    def _form(self, keys: torch.Tensor) -> type[Form] | None:
+        """What each place's part of a layer is by itself; None where one product of all places reads it faster."""
+        if not self._attends or keys.device.type != "cpu":
+            return None
+        if self._int8 and has_int8_rows(keys.shape[-1]):
+            return Int8Rows
+        return Columns if keys.dtype == torch.float32 else None
 
     def _gather(self, rows: Sequence[Row], batch: Batch, longest: int) -> None:
         settled = [layer.settle(batch.places, longest) for layer in self.layers]

@@ -16,14 +16,15 @@ class ListeningDecoder(BatchedDecoder):
     """Adds what slots hear, and what their heads attended when that was asked; an :class:`AttentiveDecoder`.
 
     The subclass binds ``heard``, and in its ``forward`` attends in sight of :meth:`watch` and ends with :meth:`keep`.
+    ``int8`` allows it to be held in int8, where what attends is.
     """
 
     attends = True
     """Whether it hears by ``heard.attend``, for which what is heard lies in memory as that reads it fastest."""
 
-    def __init__(self, head: Head, like: torch.Tensor, capacity: int) -> None:
+    def __init__(self, head: Head, like: torch.Tensor, capacity: int, *, int8: bool = False) -> None:
         super().__init__(head, like, capacity)
-        self.heard = Heard(self.memory, attends=self.attends)
+        self.heard = Heard(self.memory, attends=self.attends, int8=int8)
         self._attended: dict[int, torch.Tensor] = {}
 
     def extend(self, rows: Sequence[Row]) -> torch.Tensor:

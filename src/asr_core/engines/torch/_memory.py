@@ -13,7 +13,7 @@ import torch
 from transformers.cache_utils import CacheLayerMixin
 
 from asr_core.engines.torch._batch import Batch
-from asr_core.engines.torch._columns import ColumnLayer
+from asr_core.engines.torch._places import Form, PlaceLayer
 from asr_core.kernels import attend, reads_stretches
 
 GROWTH = 4
@@ -162,7 +162,7 @@ class SlotMemory:
         self.capacity = capacity
         self.batch: Batch | None = None
         self.moves = 0
-        self.layers: list[SlotLayer | ColumnLayer] = []
+        self.layers: list[SlotLayer | PlaceLayer] = []
         self._places: list[int | None] = []  # the slot that lies in each place
         self._lengths: dict[int, int] = {}
 
@@ -171,9 +171,9 @@ class SlotMemory:
         self.layers.append(layer := SlotLayer(self))
         return layer
 
-    def new_columns(self) -> ColumnLayer:
-        """The same, to be read by columns."""
-        self.layers.append(layer := ColumnLayer())
+    def new_places(self, form: type[Form]) -> PlaceLayer:
+        """The same, of which each place's part is a ``form`` of its own."""
+        self.layers.append(layer := PlaceLayer(form))
         return layer
 
     def place(self, slot: int) -> int:

@@ -2,30 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Protocol, Self
+
 import torch
 
-from asr_core.kernels import attend_each
 
-Columns = tuple[torch.Tensor, torch.Tensor]
-"""Keys and values of one place, each of shape [heads, width, n]."""
+class Form(Protocol):
+    """Keys and values of one place, as some device reads them fastest; ``rows`` are the keys, [heads, n, width]."""
+
+    @property
+    def rows(self) -> torch.Tensor: ...
+
+    @classmethod
+    def of(cls, keys: torch.Tensor, values: torch.Tensor) -> Self: ...
+
+    @classmethod
+    def attend(cls, queries: torch.Tensor, places: Sequence[Self], mask: torch.Tensor | None) -> torch.Tensor: ...
 
 
-class ColumnLayer:
-    """Keys and values of one layer, of each place a tensor of shape [heads, width, n]: the columns, in which one query
-    finds what it multiplies behind one another.
+class PlaceLayer:
+    """Keys and values of one layer, those of each place tensors of their own, in the ``form`` that steps read fastest.
 
-    Of tensors of their own nothing is copied when places become more or are exchanged: with 37 MB for each place of a
-    base model, that took an eighth of the steps of a recording of four minutes.
+    Of such nothing is copied when places become more or are exchanged: with 37 MB for each place of a base model, that
+    took an eighth of the steps of a recording of four minutes.
     """
 
-    def __init__(self) -> None:
-        self._stored: dict[int, Columns] = {}
-        self._shown: list[Columns] = []
+    def __init__(self, form: type[Form]) -> None:
+        self._form = form
+        self._stored: dict[int, Form] = {}
+        self._shown: list[Form] = []
 
     def store(self, place: int, keys: torch.Tensor, values: torch.Tensor) -> None:
         """Fill ``place`` with keys and values of shape [heads, n, width]."""
         self._shown = []
-        self._stored[place] = (_columns(keys), _columns(values))
+        self._stored[place] = self._form.of(keys, values)
 
     def settle(self, places: slice, length: int) -> int:
         """Let many forwards read what lies in neighbouring places; ``length`` is that of the longest."""
@@ -34,11 +45,11 @@ class ColumnLayer:
 
     def attend(self, queries: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
         """What scaled ``queries`` [rows, heads, n, width] find in what was shown."""
-        return attend_each(queries, self._shown, mask)
+        return self._form.attend(queries, self._shown, mask)
 
     def keys_of(self, row: int) -> torch.Tensor:
         """What a row of the batch reads, of shape [heads, positions, width]."""
-        return self._shown[row][0].transpose(1, 2)
+        return self._shown[row].rows
 
     def exchanged(self, one: int, other: int) -> list[torch.Tensor]:
         """Nothing: tensors change places, not what is in them."""
@@ -58,9 +69,3 @@ class ColumnLayer:
         """Give all memory back."""
         self._stored.clear()
         self._shown = []
-
-
-def _columns(rows: torch.Tensor) -> torch.Tensor:
-    """[heads, n, width] to [heads, width, n]; a matrix that lies in one piece is turned in half of the time."""
-    heads, _, width = rows.shape
-    return rows.transpose(0, 1).flatten(1).t().contiguous().unflatten(0, (heads, width))
