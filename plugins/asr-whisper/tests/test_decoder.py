@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ import torch
 from transformers import WhisperForConditionalGeneration
 
 from asr_core import audio
-from asr_core.engines.torch import AttentiveDecoder, Row, SlotDecoder
+from asr_core.engines.torch import AttentiveDecoder, Row, SlotDecoder, _heard
 from asr_core.engines.torch._batch import Branches
+from asr_core.kernels import Columns, Int8Linear, Int8Rows, has_int8
 from asr_whisper.decoder import WhisperDecoder
 from asr_whisper.frontend import Frontend
 
@@ -202,6 +204,31 @@ def test_speech_through_base(
         exact = logits(transformers_base, ids, rows).logits[0]
         theirs = logits(rounded, ids, rows.to(dtype)).logits[0]
         assert distance(found, exact) < max(1e-5, 2 * distance(theirs, exact))
+
+
+@pytest.mark.skipif(not has_int8(), reason="no products in int8 here")
+@pytest.mark.parametrize("compiler", [True, False])
+def test_in_int8_it_says_nearly_the_same(
+    theirs: WhisperForConditionalGeneration, monkeypatch: pytest.MonkeyPatch, compiler: bool
+) -> None:
+    """Also for slots that were not neighbours; what is heard is in int8 where there is a compiler."""
+    if not compiler:
+        monkeypatch.setattr(_heard, "has_int8_rows", lambda width: False)
+    elif shutil.which("cc") is None:
+        pytest.skip("there is no compiler")
+    decoder = WhisperDecoder(theirs.model.decoder, theirs.proj_out, theirs.config.max_source_positions, Int8Linear)
+    for slot in range(3):
+        decoder.bind(slot, encoded(slot))
+        decoder.extend([Row(slot, 0, (PROMPT,))])
+    said = decoder.extend([Row(slot, len(PROMPT), ((40,),), attend=HEADS) for slot in (0, 2)])
+    for slot, found in zip((0, 2), said, strict=True):
+        alone = logits(theirs, (*PROMPT, 40), encoded(slot), output_attentions=True)
+        assert distance(found, alone.logits[0, -1]) < 0.05
+        seen = repeated(decoder.attended(slot).permute(2, 0, 1), FRAMES // 2).permute(1, 2, 0).softmax(-1)
+        exact = torch.stack([alone.cross_attentions[layer][0, head, -1:] for layer, head in HEADS])
+        assert distance(seen, exact) < 0.05
+    held = {type(place) for layer in decoder.heard.layers for place in layer._stored.values()}
+    assert held == {Int8Rows if compiler else Columns}
 
 
 def test_branches_are_what_their_texts_are_alone(theirs: WhisperForConditionalGeneration) -> None:

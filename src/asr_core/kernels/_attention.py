@@ -59,7 +59,7 @@ def _fused(queries: torch.Tensor, keys: torch.Tensor) -> bool:
 def unfused(
     queries: torch.Tensor, mask: torch.Tensor | None, turned: torch.Tensor, values: torch.Tensor
 ) -> torch.Tensor:
-    """The same by three operations, of scaled queries and of keys [rows, heads, width, n]."""
+    """What :func:`attend` computes, by three operations, of scaled queries and keys [..., heads, width, n]."""
     products = queries @ turned
     if mask is not None:
         products += mask
